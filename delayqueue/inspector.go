@@ -115,6 +115,11 @@ func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, w := range waiters {
+		for _, key := range w.Also {
+			waiters = append(waiters, Waiter{Key: key, set: parking.WaitersKey(key)})
+		}
+	}
 	slices.SortFunc(waiters, func(a, b Waiter) int { return cmp.Compare(a.set, b.set) })
 	waiters = slices.CompactFunc(waiters, func(a, b Waiter) bool { return a.set == b.set })
 	var found []AwaitedKey

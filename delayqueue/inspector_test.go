@@ -159,7 +159,7 @@ func TestFindTellsWhereATaskIsThatDoesNotWait(t *testing.T) {
 		w, err := r.inspector.Find(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotWaitingError](err)
 		if !errors.Is(err, delayqueue.ErrNotWaiting) || !ok || where.State != want || where.Task != task ||
-			w != (delayqueue.Waiter{}) {
+			w.Position != 0 || w.Key != "" {
 			t.Errorf("%s: %+v, %v; want state %q", task, w, err, want)
 		}
 	}

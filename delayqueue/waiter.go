@@ -17,6 +17,9 @@ const lookBatch = 500
 type Waiter struct {
 	Task Task
 	Key  string
+	// Also are further keys that it waits for: the first of all its keys that is released wakes it. Only a task of items
+	// (package items) waits for several.
+	Also []string
 
 	// Position is the task's position among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that
 	// are gone, and that a wake will skip, are counted too. It says nothing about the order of tasks that run in order.
@@ -47,13 +50,13 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
 		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
-			"railtoken:first", "railtoken:sequence", "railtoken:nonce", "pending_since")
+			"railtoken:first", "railtoken:sequence", "railtoken:nonce", "pending_since", "railtoken:also")
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 
 // readRecord reads the fields of a task's hash. What is missing or foreign leaves w as it is.
 func (w *Waiter) readRecord(fields []any) {
-	text := make([]string, 7)
+	text := make([]string, 8)
 	for n, field := range fields {
 		text[n], _ = field.(string)
 	}
@@ -63,7 +66,7 @@ func (w *Waiter) readRecord(fields []any) {
 		return
 	}
 	if key, ok := parking.KeyOf(text[1]); ok && parking.WaitersKey(key) == text[1] {
-		w.Key, w.set = key, text[1]
+		w.Key, w.set, w.Also = key, text[1], parking.AlsoOf(text[7])
 	}
 	if n, err := strconv.Atoi(text[2]); err == nil {
 		w.Conflicts = n

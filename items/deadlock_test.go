@@ -33,7 +33,7 @@ func TestTasksWithKeysInCommonNeverDeadlock(t *testing.T) {
 	var mu sync.Mutex
 	inside, ended := map[string]string{}, make(chan string, 1000)
 	w, err := worker.New(worker.Config{
-		Redis: worker.Redis{Addr: s.server.Addr()}, Queues: map[string]int{"crossing": 1}, Concurrency: 8,
+		Redis: s.redis, Queues: map[string]int{"crossing": 1}, Concurrency: 8,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

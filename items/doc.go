@@ -18,10 +18,11 @@
 // item, so that two tasks of items cannot deadlock, whatever their keys. An item that is refused is tried once more after
 // the others.
 //
-// When no item can run and some were refused, the task is parked on the key that has been held for the shortest time,
-// because that key is likely to be released first. A parked task holds nothing and occupies no slot. The release of the
-// key wakes it, and it goes on with the refused items. Items that have failed wait for asynq's retry. Waiting does not use
-// up a retry. The limits of the handler's middleware.Requeue apply.
+// When no item can run and some were refused, the task is parked on their keys: on the eight that have been held for the
+// shortest time, which are likely to be released first, if there are more. A parked task holds nothing and occupies no
+// slot. The first release of one of these keys wakes it, and it goes on with the refused items. Items that have failed
+// wait for asynq's retry. Waiting does not use up a retry. The limits of the handler's middleware.Requeue apply; those on
+// age, conflicts and waiters are about the key that was expected first.
 //
 // An item that fails is tried again when asynq retries the task, which costs one retry for all items that have failed.
 // When no item is left to run, Handler.Finish decides the outcome. By default a task with failed or refused items is

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,8 +72,12 @@ func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool,
 		return false, c.run.Pause(0, errStopping)
 	}
 	retried, blocked := c.left()
-	if blocked != nil && c.policy == FinishLater {
-		return true, c.run.Park(ctx, blocked.held, blocked.at)
+	if len(blocked) > 0 && c.policy == FinishLater {
+		held := make([]*locking.HeldError, len(blocked))
+		for n, r := range blocked {
+			held[n] = r.held
+		}
+		return true, c.run.Park(ctx, held, blocked[0].at)
 	}
 	report := c.store.report()
 	if len(retried) > 0 {
@@ -93,18 +98,22 @@ func (c *conductor) isComplete(cause error) bool {
 	return errors.Is(cause, locking.ErrLost) && c.finish == nil && !slices.Contains(c.store.done, false)
 }
 
-// left returns the failed items that have tries left, and the refused one whose key is most likely free first.
-func (c *conductor) left() (retried []record, blocked *refusal) {
+// left returns the failed items that have tries left, and one refused item for each key that is held, first the one whose
+// key is most likely free first.
+func (c *conductor) left() (retried []record, blocked []refusal) {
 	for _, r := range c.store.noted {
 		if r.State == Failed && !c.isFinal(r) {
 			retried = append(retried, r)
 		}
 	}
-	for n, r := range c.refused {
-		if blocked == nil || r.freeIn() < blocked.freeIn() {
-			blocked = &c.refused[n]
+	known := map[string]bool{}
+	for _, r := range c.refused {
+		if !known[r.held.Key] {
+			known[r.held.Key] = true
+			blocked = append(blocked, r)
 		}
 	}
+	slices.SortStableFunc(blocked, func(a, b refusal) int { return cmp.Compare(a.freeIn(), b.freeIn()) })
 	return retried, blocked
 }
 

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestATaskWaitsForTheKeyTakenLast(t *testing.T) {
+func TestTheKeyTakenLastIsExpectedFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	refused := func(index int, held, remaining time.Duration) refusal {
@@ -16,7 +17,7 @@ func TestATaskWaitsForTheKeyTakenLast(t *testing.T) {
 		if held != -1 {
 			h.Since = now.Add(-held)
 		}
-		return refusal{index: index, held: &locking.HeldError{Holder: h}, at: now}
+		return refusal{index: index, held: &locking.HeldError{Key: strconv.Itoa(index), Holder: h}, at: now}
 	}
 	const s = time.Second
 	for name, tt := range map[string]struct {
@@ -31,8 +32,8 @@ func TestATaskWaitsForTheKeyTakenLast(t *testing.T) {
 		"the first one when in doubt": {refused(0, -1, -1), refused(1, -1, -1), 0},
 	} {
 		c := &conductor{store: newStore(nil, parking.Task{}, nil), refused: []refusal{tt.first, tt.second}}
-		if _, blocked := c.left(); blocked == nil || blocked.index != tt.want {
-			t.Errorf("%s: it waits for %+v, want item %d", name, blocked, tt.want)
+		if _, blocked := c.left(); len(blocked) != 2 || blocked[0].index != tt.want {
+			t.Errorf("%s: it waits for %+v, want item %d first", name, blocked, tt.want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type Policy int
 
 // The policies.
 const (
-	// FinishLater parks the task once nothing else is left to do. The release of the key that it waits for wakes it,
+	// FinishLater parks the task once nothing else is left to do. The first release of a key that it waits for wakes it,
 	// and it goes on with the refused items. Items that have failed wait for asynq's retry.
 	FinishLater Policy = iota
 	// GoOn ends the run without them: they are reported as refused. Without a Finish that returns nil, the task is then

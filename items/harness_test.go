@@ -44,8 +44,8 @@ func orderKey(id string) string { return middleware.Key("order", id) }
 // site is a Redis with a worker and a producer.
 type site struct {
 	*testing.T
-	server   *redistest.Server
-	client   *redis.Client
+	redis    worker.Redis
+	client   redis.UniversalClient
 	worker   *worker.Worker
 	producer *worker.Client
 	log      *lines
@@ -63,9 +63,18 @@ func handler(run func(ctx context.Context, order string) error) items.Handler[wa
 // newSite returns a site whose worker has the handler for tasks of the type "run" and is started unless start is false.
 func newSite(t *testing.T, h items.Handler[warehouseRun, string], mods ...func(*worker.Config)) *site {
 	t.Helper()
-	s := &site{T: t, server: redistest.Start(t), log: &lines{}}
-	s.client = s.server.Client(t)
-	producer, err := worker.NewClient(worker.Redis{Addr: s.server.Addr()})
+	server := redistest.Start(t)
+	return newSiteOn(t, worker.Redis{Addr: server.Addr()}, server.Client(t), h, mods...)
+}
+
+// newSiteOn returns such a site on a Redis.
+func newSiteOn(
+	t *testing.T, on worker.Redis, client redis.UniversalClient, h items.Handler[warehouseRun, string],
+	mods ...func(*worker.Config),
+) *site {
+	t.Helper()
+	s := &site{T: t, redis: on, client: client, log: &lines{}}
+	producer, err := worker.NewClient(s.redis)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +88,7 @@ func newSite(t *testing.T, h items.Handler[warehouseRun, string], mods ...func(*
 func (s *site) startWorker(h items.Handler[warehouseRun, string], mods ...func(*worker.Config)) *worker.Worker {
 	s.Helper()
 	cfg := worker.Config{
-		Redis: worker.Redis{Addr: s.server.Addr()}, Concurrency: 8, LockTTL: 15 * time.Second,
+		Redis: s.redis, Concurrency: 8, LockTTL: 15 * time.Second,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
 		Logger:         slog.New(slog.NewTextHandler(s.log, nil)),
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/itemrun"
 	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -89,8 +90,10 @@ func (r *itemsRun) AwaitRedis(ctx context.Context, err error) error {
 	return r.awaitRedis(ctx, &r.outage, err)
 }
 
-// Park has the task wait for a key. The Requeue of the handler's strategy has the limits and the delay.
-func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused time.Time) error {
+// Park has the task wait for keys. The Requeue of the handler's strategy has the limits and the delay. The first key is
+// the one that limits and events are about.
+func (r *itemsRun) Park(ctx context.Context, all []*locking.HeldError, refused time.Time) error {
+	held := all[0]
 	r.refusals++
 	if r.firstAt.IsZero() {
 		r.firstAt = refused
@@ -104,6 +107,12 @@ func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused ti
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: r.firstAt, Now: time.Now(),
 		hasWaited: true,
 	})
+	for _, other := range all[1:min(len(all), parking.MostAwaited)] {
+		r.also = append(r.also, other.Key)
+		if requeue.Delay == 0 { // whichever holder has died, its key is free when the task tries again
+			d.Delay = min(d.Delay, defaultDelay(other.Holder))
+		}
+	}
 	return r.ended(ctx, r.park(ctx, d, held))
 }
 

@@ -45,25 +45,29 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 // parkOptions returns how the task waits.
 func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptions {
 	opts := parking.ParkOptions{
-		Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+		Also: r.also, Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
 	r.ordering.park(&opts, d.OnLimit != nil)
 	if r.RedisKeys != nil {
-		lock, mark := r.RedisKeys(held.Key)
-		opts.Locks = []parking.RedisKeys{{Lock: lock, Notify: mark}}
+		for _, key := range append([]string{held.Key}, r.also...) {
+			lock, mark := r.RedisKeys(key)
+			opts.Locks = append(opts.Locks, parking.RedisKeys{Lock: lock, Notify: mark})
+		}
 	}
 	return opts
 }
 
-// parked notes that the task has been parked. If parking did not include a look whether the key was released in the
+// parked notes that the task has been parked. If parking did not include a look whether a key was released in the
 // meantime, parked asks the locker.
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.noteParked(ctx, held, d, p)
 	if !p.Looked {
-		r.lookAgain(ctx, held.Key, p)
+		for _, key := range append([]string{held.Key}, r.also...) {
+			r.lookAgain(ctx, key, p)
+		}
 	}
 }
 

@@ -24,8 +24,9 @@ type run struct {
 	active   *parking.Run // nil if the task cannot be parked
 	ordering ordering
 	keys     []string
-	attempt  int // the task's retry count
-	left     int // how many retries it has left
+	also     []string // further keys of its items for which it is parked
+	attempt  int      // the task's retry count
+	left     int      // how many retries it has left
 
 	withoutLock bool // it has no keys besides those of its items
 

@@ -33,8 +33,9 @@ type Run interface {
 	// AwaitRedis waits for a moment after an error of Acquire that may pass. It returns the error that ends the run if the
 	// error will not pass, or Redis has been away for too long. After an attempt that was answered, call it with nil.
 	AwaitRedis(ctx context.Context, err error) error
-	// Park has the task wait for a key that was refused at that time, and returns the error that ends the run.
-	Park(ctx context.Context, held *locking.HeldError, refused time.Time) error
+	// Park has the task wait for keys that were refused, the first since that time, and returns the error that ends the
+	// run. The release of any of the first few keys brings it back.
+	Park(ctx context.Context, held []*locking.HeldError, refused time.Time) error
 	// Pause has the task run again after a delay without using up a retry, and returns the error that ends the run.
 	Pause(delay time.Duration, cause error) error
 	// ForwardWake forwards a wake that the task has not used. Call it when the run ends and the task is not parked.

@@ -17,6 +17,8 @@ type scene struct {
 	// next is a task that must not be in line any more when a is parked again, whatever has arrived in steps; none when
 	// empty.
 	next string
+	// also are further keys that a waits for.
+	also []string
 	// stranded is how many tasks of those in line may depend on their timers after the crash.
 	stranded int
 	// ends says that the call ends the run of a, so that asynq repeats it. conflicts is how many a has met then, and
@@ -39,6 +41,8 @@ func parkScene(s scene, opts parking.ParkOptions) scene {
 		r.Begin(r.task("a"))
 	}
 	s.call = func(r *rig, q *parking.Engine) error {
+		opts := opts
+		opts.Also = r.keysOf(s.also)
 		_, err := q.Park(r.Context(), r.task("a"), r.key(s.tasks["a"]), opts.Of("a's run"))
 		return err
 	}
@@ -103,6 +107,41 @@ var scenes = map[string]scene{
 		},
 		conflicts: 1, stranded: 1,
 	}, parking.ParkOptions{MaxWaiters: 1, MaxTotal: 1}),
+	"park for several keys": parkScene(scene{
+		tasks: map[string]string{"a": "k", "b": "m"}, also: []string{"m", "n"},
+		setUp: func(r *rig) { r.Park(r.Delayed("b"), "m") }, conflicts: 1, stranded: 2,
+	}, parking.ParkOptions{}),
+	"park for several keys again": parkScene(scene{
+		tasks: map[string]string{"a": "k", "b": "m"}, also: []string{"m", "n"},
+		setUp: func(r *rig) {
+			r.parkFor(r.Delayed("a"), "k", "m", "n")
+			r.Park(r.Delayed("b"), "m")
+			r.Wake("m")
+		},
+		conflicts: 2, stranded: 2,
+	}, parking.ParkOptions{}),
+	"park for a key instead of several": parkScene(scene{
+		tasks: map[string]string{"a": "k", "b": "m"},
+		setUp: func(r *rig) {
+			r.parkFor(r.Delayed("a"), "m", "k")
+			r.Park(r.Delayed("b"), "m")
+			r.Wake("m")
+		},
+		next: "b", conflicts: 2, stranded: 2,
+	}, parking.ParkOptions{}),
+	"wake for one of several keys": {
+		tasks: map[string]string{"a": "m", "b": "m", "c": "k"}, also: []string{"n"},
+		setUp: func(r *rig) {
+			r.parkFor(r.Delayed("a"), "k", "m", "n")
+			r.Park(r.Delayed("b"), "m")
+			r.Park(r.Delayed("c"), "k")
+		},
+		call: func(r *rig, q *parking.Engine) error {
+			_, err := q.Wake(r.Context(), r.key("m"), parking.WakeOptions{})
+			return err
+		},
+		stranded: 1,
+	},
 	"put off": {
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) {

@@ -162,7 +162,7 @@ func (r *rig) stranded(s scene) (ids []string) {
 }
 
 func (s scene) keys() []string {
-	return slices.Compact(slices.Sorted(maps.Values(s.tasks)))
+	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(s.also), maps.Values(s.tasks)))))
 }
 
 func TestACrashBetweenTheStepsCostsDelayAndNothingElse(t *testing.T) {

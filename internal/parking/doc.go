@@ -26,8 +26,9 @@
 //
 // On one node each call is one script and therefore atomic. On a Cluster the waiters of a key, the tasks of a queue and
 // the index are in different slots. There the same Lua functions run as separate scripts, one after another: three
-// round trips for a Park, four if others wait ahead of the task, and four to seven for a Wake of one task. A call that
-// ends halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
+// round trips for a Park, one more each if others wait ahead of the task and if it waits for several keys, and four to
+// seven for a Wake of one task. A call that ends halfway, because its process or a node has crashed or a reply was lost,
+// has these consequences and no others:
 //
 //   - Park put the task into the retry set, but not among the waiters: its timer brings it back. If the task had been
 //     woken for another key, that wake is passed on when it parks again, perhaps twice: then a waiter tries its key too
@@ -36,6 +37,9 @@
 //   - If a Park takes so long that the task's timer brings it back before the last step, and the task then ends, its
 //     entry stays among the waiters and in the index until the next wake of the key finds that the task is gone. This
 //     takes no crash.
+//   - Park for several keys left out some of the further ones: their releases do not wake the task, as when their limits
+//     are reached. Or a Wake for one key left the entries of the others, which later wakes remove. The latter takes no
+//     crash, and happens on one node, too.
 //   - Wake took waiters out of the set, but has not moved them to their queues: their timers bring them back. Without a
 //     crash two wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one
 //     that runs already tries its key by itself.

@@ -3,7 +3,7 @@ package parking
 import (
 	"context"
 	_ "embed"
-	"errors"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,7 +19,7 @@ var (
 const Dropped = "dropped"
 
 // Drop deletes a task that is parked on key, or that keeps its position in the sequence of key while it is retried later or
-// scheduled, with its uniqueness lock. It removes the task from the waiters and the sequence, and wakes the head of the
+// scheduled, with its uniqueness lock. It removes the task from all waiters and the sequence, and wakes the head of the
 // sequence that is left: nobody else does, when no task holds the key. It returns [Dropped], or the state of a task that does
 // not wait so; that task stays.
 func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
@@ -27,10 +27,12 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	// gone, which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no
 	// wake finds.
 	keys := []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "scheduled"}
-	unique, err := e.client.HGet(ctx, t.Hash(), "unique_key").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	fields, err := e.client.HMGet(ctx, t.Hash(), "unique_key", "railtoken:also").Result()
+	if err != nil {
 		return "", err
 	}
+	unique, _ := fields[0].(string)
+	further, _ := fields[1].(string)
 	if unique != "" {
 		keys = append(keys, unique)
 	}
@@ -38,7 +40,7 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	if err != nil || state != Dropped {
 		return state, err
 	}
-	for _, set := range []string{WaitersKey(key), e.index} {
+	for _, set := range append(strings.Fields(further), WaitersKey(key), e.index) {
 		if err := e.client.ZRem(ctx, set, t.Entry()).Err(); err != nil {
 			e.log.WarnContext(ctx, "the entry of a dropped task is left among the waiters; wakes skip it", "error", err)
 		}

@@ -241,6 +241,20 @@ func (r *rig) Park(t parking.Task, key string) parking.Parked {
 	return r.parkWith(t, key, parking.ParkOptions{})
 }
 
+// parkFor does so for several keys: the first one that is released wakes it.
+func (r *rig) parkFor(t parking.Task, keys ...string) parking.Parked {
+	r.Helper()
+	return r.parkWith(t, keys[0], parking.ParkOptions{Also: r.keysOf(keys[1:])})
+}
+
+// keysOf returns keys of the rig's own.
+func (r *rig) keysOf(names []string) (keys []string) {
+	for _, name := range names {
+		keys = append(keys, r.key(name))
+	}
+	return keys
+}
+
 // parkWith does so with options.
 func (r *rig) parkWith(t parking.Task, key string, opts parking.ParkOptions) parking.Parked {
 	r.Helper()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -64,9 +65,13 @@ type ParkOptions struct {
 	// task, and not how many were refused before it.
 	InOrder bool
 	Ahead   int
-	// Locks are the locks of the key, when they are on the Redis of the tasks. When none of them exists and the task
-	// may run next, it does not wait: Park puts it at the head of its queue, but not twice in a row. Empty when the
-	// locks are elsewhere.
+	// Also are further keys that the task waits for, [MostAwaited] less one at most: the first of all its keys that is
+	// released wakes it, and it waits for the others no more. One that has MaxWaiters already is left out. It must be
+	// empty when the tasks of the key run in order.
+	Also []string
+	// Locks are the lock of the key and those of Also, when they are on the Redis of the tasks. When one of them does not
+	// exist and the task may run next, it does not wait: Park puts it at the head of its queue, but not twice in a row.
+	// Empty when the locks are elsewhere.
 	Locks []RedisKeys
 	// Queue, when not empty, is the queue in which the task waits and runs from then on, with its ID, uniqueness lock
 	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.
@@ -81,20 +86,23 @@ type ParkOptions struct {
 	late     bool   // asynq's lease must have ended
 }
 
+// MostAwaited is how many keys a task can wait for.
+const MostAwaited = 8
+
 // RedisKeys are the names in Redis of a lock and of its notify key, which tells the holder that others wait.
 type RedisKeys struct {
 	Lock, Notify string
 }
 
 // Park ends the run of an active task and lets it wait for key in asynq's retry set, where [Engine.Wake] finds it. No
-// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of
-// that key is woken.
+// count of asynq's changes. If the task was woken for a key that it does not wait for now, the next waiter of that key is
+// woken.
 //
 // A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. The error matches
 // [ErrGone], and nothing has changed, when the task is not active any more.
 //
-// It makes one call to Redis; on a Cluster three, and one more when others stand before the task. The number of waiters
-// does not change the cost.
+// It makes one call to Redis; on a Cluster three, and one more each when others stand before the task and when it waits for
+// several keys. The number of waiters does not change the cost.
 func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
 	place, err := e.park(ctx, t, key, opts)
 	if err != nil {
@@ -112,6 +120,29 @@ func (o ParkOptions) ownMark() string {
 		return "1"
 	}
 	return ""
+}
+
+// further returns the sets of waiters of Also as the scripts are told: see awaits in task.lua.
+func (o ParkOptions) further() string {
+	if len(o.Also) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteByte(' ')
+	for _, key := range o.Also {
+		b.WriteString(WaitersKey(key) + " ")
+	}
+	return b.String()
+}
+
+// AlsoOf returns the further keys that the field railtoken:also of a task's hash names.
+func AlsoOf(field string) (further []string) {
+	for set := range strings.FieldsSeq(field) {
+		if key, ok := KeyOf(set); ok {
+			further = append(further, key)
+		}
+	}
+	return further
 }
 
 // withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.
@@ -142,7 +173,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		names = append(names, there.Hash(), there.Prefix()+"retry")
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds(), opts.ownMark())
+	args = append(args, opts.Waited.Microseconds(), opts.ownMark(), opts.further())
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}

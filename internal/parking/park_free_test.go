@@ -10,23 +10,20 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// lockKeys are two locks, as of a key and of a name of it that another program uses.
+// lockKeys are the locks of the keys k and m.
 var lockKeys = []parking.RedisKeys{
 	{Lock: "lock:{k}", Notify: "lock:{k}:notify"},
-	{Lock: "old:{k}", Notify: "old:{k}:notify"},
+	{Lock: "lock:{m}", Notify: "lock:{m}:notify"},
 }
 
 func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	for name, held := range map[string][]string{
-		"": nil, "first": {"lock:{k}"}, "second": {"old:{k}"},
-		"both": {"lock:{k}", "old:{k}"},
-	} {
-		t.Run("held "+name, func(t *testing.T) {
+	for held, freed := range map[string]string{"": "k", "k": "m", "m": "k", "km": ""} {
+		t.Run("held "+held, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
-			for _, lock := range held {
-				r.OK(r.Client.Set(t.Context(), lock, "owner", 0).Err())
+			for _, key := range held {
+				r.OK(r.Client.Set(t.Context(), "lock:{"+string(key)+"}", "owner", 0).Err())
 			}
 			_, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.TaskID("backlog"))
 			r.OK(err)
@@ -35,8 +32,9 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			r.OK(err)
 			t.Cleanup(func() { _ = queue.Close() })
 			task := r.Begin(r.Delayed("a"))
-			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys})
-			free := len(held) == 0
+			place, err := queue.Park(t.Context(), task, "k",
+				parking.ParkOptions{RetryAfter: time.Hour, Also: []string{"m"}, Locks: lockKeys})
+			free := freed != ""
 			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
 				t.Fatalf("%+v, %v", place, err)
 			}
@@ -45,8 +43,13 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 				want) {
 				t.Errorf("pending are %v, want %v", pending, want)
 			}
-			if got := r.Waiting("k"); len(got) != map[bool]int{true: 0, false: 1}[free] {
-				t.Errorf("for the key wait %v", got)
+			for _, key := range []string{"k", "m"} {
+				if got := r.Waiting(key); len(got) != map[bool]int{true: 0, false: 1}[free] {
+					t.Errorf("for the key %s wait %v", key, got)
+				}
+			}
+			if for1 := r.Client.HGet(t.Context(), task.Hash(), "railtoken:waiters").Val(); free && for1 != parking.WaitersKey(freed) {
+				t.Errorf("it comes for %s, want %s", for1, freed)
 			}
 			if n, err := r.inspector().Count(t.Context()); err != nil || (n == 0) != free {
 				t.Errorf("%d are parked, %v", n, err)
@@ -69,7 +72,7 @@ func TestATaskWhoseKeyIsFreeLeavesTheWaiters(t *testing.T) {
 	a, b := r.Delayed("a"), r.Delayed("b")
 	r.Park(a, "k")
 	r.Park(b, "k")
-	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys})
+	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys[:1]})
 	if err != nil || !place.Free || place.Waiters != 1 || place.Count != 2 {
 		t.Errorf("%+v, %v", place, err)
 	}
@@ -85,7 +88,7 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 	for i, want := range []bool{false, true} {
 		task := r.Begin(tasks[1-i])
 		place, err := r.Engine.Park(t.Context(), task, "k",
-			parking.ParkOptions{RetryAfter: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockKeys})
+			parking.ParkOptions{RetryAfter: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockKeys[:1]})
 		if err != nil || place.Free != want || place.Ahead != 1-i {
 			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
 		}
@@ -101,9 +104,10 @@ func TestTheNotifyKeyOutlivesTheTimer(t *testing.T) {
 	r := newSolo(t)
 	held := func(names parking.RedisKeys) { r.OK(r.Client.Set(t.Context(), names.Lock, "owner", 0).Err()) }
 	held(lockKeys[0])
+	held(lockKeys[1])
 	const slack = 2 * time.Minute
 	park := func(id string, opts parking.ParkOptions) {
-		opts.Locks = lockKeys
+		opts.Also, opts.Locks = []string{"m"}, lockKeys
 		if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed(id)), "k", opts); err != nil || place.Free {
 			t.Fatalf("%s: %+v, %v", id, place, err)
 		}
@@ -128,7 +132,7 @@ func TestTheNotifyKeyOutlivesTheTimer(t *testing.T) {
 	}
 	r.OK(r.Client.Del(t.Context(), lockKeys[0].Lock, lockKeys[0].Notify).Err())
 	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k",
-		parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys}); err != nil || !place.Free {
+		parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys[:1]}); err != nil || !place.Free {
 		t.Errorf("%+v, %v", place, err)
 	}
 	if n := r.Client.Exists(t.Context(), lockKeys[0].Notify).Val(); n != 0 {

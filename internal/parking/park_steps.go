@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,9 +17,10 @@ import (
 //     again.
 //  3. The task is added to the index. After that alone it counts for the total until it is parked again, ends, or is
 //     found to be gone.
-//  4. The task is added to the waiters of its key. Now it waits. Two steps may follow. One records its exact position;
-//     without it, a later conflict puts the task by the time of its first one. The other lengthens its timer when
-//     others stand before it; without it, the task tries its key too early.
+//  4. The task is added to the waiters of its key. Now it waits. Three steps may follow. One records its exact position;
+//     without it, a later conflict puts the task by the time of its first one. One adds it to the waiters of its further
+//     keys, which its record names since step 1; without it, their releases do not wake it. The last lengthens its timer
+//     when others stand before it; without it, the task tries its key too early.
 //
 // A repeated call, after a lost reply, continues after step 1.
 func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts ParkOptions) (Parked, error) {
@@ -28,12 +30,8 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts Pa
 	}
 	ttl := opts.idle()
 	if n.before != "" && n.before != setKey {
-		r := replyOf(e.step(ctx, discardStep, n.before, t.Entry()))
-		if r.err != nil {
-			return Parked{}, r.err
-		}
-		if len(r.rest) == 1 { // it was not among those waiters: it was woken
-			e.forward(ctx, n.before)
+		if err := e.leaveBefore(ctx, t, n.before, opts); err != nil {
+			return Parked{}, err
 		}
 		if err := e.step(ctx, standStep, t.Hash(), setKey, n.place).Err(); err != nil {
 			return Parked{}, err
@@ -47,7 +45,7 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts Pa
 		return e.refuse(ctx, t, setKey, n, opts)
 	}
 	var joined bool
-	if n.Waiters, n.Ahead, joined, err = e.joinWaiters(ctx, t, setKey, n, opts.MaxWaiters, ttl); err != nil {
+	if n.Waiters, n.Ahead, joined, err = e.joinWaiters(ctx, t, setKey, n, opts); err != nil {
 		return Parked{}, err
 	}
 	if !joined {
@@ -56,10 +54,50 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts Pa
 	if opts.InOrder {
 		n.Ahead = opts.Ahead
 	}
-	if n.Ahead > 0 {
-		n.Timer = e.lengthenTimer(ctx, t, opts, n.Ahead, 0)
+	nearest, err := e.joinFurther(ctx, t, n, opts)
+	if err != nil {
+		return Parked{}, err
+	}
+	if nearest > 0 {
+		n.Timer = e.lengthenTimer(ctx, t, opts, nearest, 0)
 	}
 	return n.Parked, nil
+}
+
+// leaveBefore removes a task from the waiters of the key that it waited for before, unless it waits for that key again.
+func (e *Engine) leaveBefore(ctx context.Context, t Task, before string, opts ParkOptions) error {
+	if strings.Contains(opts.further(), " "+before+" ") {
+		return nil
+	}
+	r := replyOf(e.step(ctx, discardStep, before, t.Entry()))
+	if r.err == nil && len(r.rest) == 1 { // it was not among those waiters: it was woken
+		e.forward(ctx, before)
+	}
+	return r.err
+}
+
+// joinFurther adds a task to the waiters of its further keys, as far as there is room, and returns how many stand before it
+// where they are fewest.
+func (e *Engine) joinFurther(ctx context.Context, t Task, n suspended, opts ParkOptions) (nearest int, err error) {
+	nearest = n.Ahead
+	if len(opts.Also) == 0 {
+		return nearest, nil
+	}
+	joins := make([]scriptCall, len(opts.Also))
+	for i, key := range opts.Also {
+		joins[i] = scriptCall{joinStep, []string{WaitersKey(key)}, n.joins(t, opts)}
+	}
+	for _, reply := range e.pipeline(ctx, joins) {
+		r := replyOf(reply)
+		_, _ = r.number(), r.text()
+		if ahead, err := strconv.Atoi(r.text()); err == nil {
+			nearest = min(nearest, ahead)
+		}
+		if r.err != nil {
+			return 0, r.err
+		}
+	}
+	return nearest, nil
 }
 
 // suspended is the reply of the suspend step.
@@ -68,12 +106,17 @@ type suspended struct {
 	place, before, now string
 }
 
+// joins returns the arguments of the step that adds the task to a set of waiters.
+func (n suspended) joins(t Task, opts ParkOptions) []any {
+	return []any{t.Entry(), n.place, number(n.Count == 1), opts.MaxWaiters, opts.idle()}
+}
+
 // suspend ends the run of a task.
 func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOptions) (n suspended, err error) {
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late),
 		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
-		opts.deadline, opts.ownMark()))
+		opts.deadline, opts.ownMark(), opts.further()))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()
@@ -123,15 +166,11 @@ func (e *Engine) enter(ctx context.Context, t Task, now string, most int, ttl in
 
 // joinWaiters adds a task to the waiters of its key. It returns how many wait, how many of them stand before it, and
 // whether there was room.
-func (e *Engine) joinWaiters(ctx context.Context, t Task, setKey string, n suspended, most int, ttl int64) (waiters,
+func (e *Engine) joinWaiters(ctx context.Context, t Task, setKey string, n suspended, opts ParkOptions) (waiters,
 	ahead int, joined bool, err error,
 ) {
-	behind := 0
-	if n.Count == 1 {
-		behind = 1
-	}
 	for look := 0; ; look++ {
-		r := replyOf(e.step(ctx, joinStep, setKey, t.Entry(), n.place, behind, most, ttl))
+		r := replyOf(e.step(ctx, joinStep, setKey, n.joins(t, opts)...))
 		waiters, place := r.number(), r.text()
 		ahead, _ := strconv.Atoi(r.text())
 		switch others := r.texts(len(r.rest)); {

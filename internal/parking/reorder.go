@@ -15,7 +15,7 @@ var (
 	setPositionSource string
 
 	reorderScript     = redis.NewScript(reorderSource)
-	setPositionScript = redis.NewScript(setPositionSource)
+	setPositionScript = redis.NewScript(taskSource + setPositionSource)
 )
 
 // Reorder puts a task before or behind all other waiters of key, and reports whether it waits for the key.

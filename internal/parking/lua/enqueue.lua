@@ -37,7 +37,7 @@ if #ARGV > A + 3 then
   redis.call('LREM', KEYS[K + 2], 1, id)
   shelve(task, KEYS[K + 3], id, ARGV[A + 6], timer(tonumber(look), 0, tonumber(ARGV[A + 8])), redis.call('HGET', task, 'msg'),
     tonumber(ARGV[A + 9]), unique)
-  note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9])
+  note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9], '', '')
   redis.call('HSET', task, 'railtoken:nonce', call)
 end
 return 1

@@ -7,7 +7,7 @@
 --       7 index of all parked tasks   8 sequence of the key
 --       9 the task's uniqueness lock, or its hash again when it has none
 --       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
---       then, when the locks are on this Redis: a lock of the key and its notify key, ...
+--       then, when the locks are on this Redis: the lock of the key and its notify key, and those of the keys of further sets
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
 --       5 its deadline (s), 0 for none   6 its retry count   7 most waiters   8 most parked tasks
 --       9 how long an idle set of waiters is kept (ms)   10 its timer if it were next (ms)
@@ -15,6 +15,7 @@
 --       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
 --       14 what asynq's message of it ends with there   15 in order, how many stand before it
 --       16 how long ago it was first refused in this run (us)   17 '1' when the key is none of a lock, else ''
+--       18 further sets of waiters that it joins (awaits), or ''; never in order
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
@@ -37,10 +38,13 @@ elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
 shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), message, deadline, unique)
-local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5], ARGV[17]))
-local swallowed = ''
+local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5], ARGV[17], ARGV[18]))
+local sets, swallowed = {waiters}, ''
+for set in string.gmatch(ARGV[18], '[^ ]+') do
+  sets[#sets + 1] = set
+end
 if before ~= '' and before ~= waiters then
-  if redis.call('ZREM', before, entry) == 0 then
+  if not awaits(ARGV[18], before) and redis.call('ZREM', before, entry) == 0 then
     swallowed = before -- it was woken for that key, and will not be the one to give it back
   end
   stand(task, waiters, place)
@@ -48,18 +52,18 @@ end
 
 -- Redis and the locker may differ for seconds: a lease that was lost, and that its holder has not missed yet, is
 -- refused there and free here. A task that believed Redis a second time would run again and again meanwhile.
-local looked = #KEYS >= locks and freed ~= waiters
-local free = looked
-for i = locks, #KEYS, 2 do
-  free = free and redis.call('EXISTS', KEYS[i]) == 0
-end
-if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
-  redis.call('ZREM', waiters, entry)
-  redis.call('ZREM', index, entry)
-  redis.call('HSET', task, 'railtoken:freed', waiters)
-  redis.call('ZREM', home, id)
-  push(entry, ARGV[3])
-  return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
+local looked = #KEYS >= locks and freed ~= waiters and not awaits(ARGV[18], freed)
+if looked and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
+  for i, set in ipairs(sets) do
+    if redis.call('EXISTS', KEYS[locks + 2 * i - 2]) == 0 then
+      redis.call('ZREM', set, entry)
+      redis.call('ZREM', index, entry)
+      redis.call('HSET', task, 'railtoken:freed', set)
+      redis.call('ZREM', home, id)
+      push(entry, ARGV[3], set, ARGV[18])
+      return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
+    end
+  end
 end
 
 -- Some of the waiters may be gone, because they were deleted or archived by hand. A few are checked.
@@ -88,7 +92,7 @@ if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
   redis.call('HSET', task, 'msg', message .. ARGV[14] .. waiting)
 end
 
-local count, ahead, limit = 0, 0, nil
+local count, ahead, nearest, limit = 0, 0, 0, nil
 local full = enter(index, entry, us, ARGV[8], ARGV[9])
 if #full > 0 then
   prune(full)
@@ -111,12 +115,17 @@ else
     if joined[2] ~= place then
       stand(task, waiters, joined[2])
     end
+    nearest = ahead
+    for i = 2, #sets do -- where there is no room, it waits for the other keys
+      nearest = math.min(nearest, tonumber(join(sets[i], entry, place, behind, ARGV[7], ARGV[9])[3]) or nearest)
+    end
   end
 end
 if ARGV[12] == '1' then
   ahead = tonumber(ARGV[15])
+  nearest = ahead
 end
-local delay = timer(tonumber(ARGV[10]), ahead, tonumber(ARGV[11]))
+local delay = timer(tonumber(ARGV[10]), nearest, tonumber(ARGV[11]))
 if limit then
   if limit == 'total' then
     count = discard(waiters, entry)[1]

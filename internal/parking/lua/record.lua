@@ -4,28 +4,28 @@
 --
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried,
 -- :conflicts, :first, :place (its score among the waiters), :waiters, the set of waiters that it is in or was woken
--- from, :look, its timer if it were next (ms), and :freed, the waiters of a key that it found free
--- when it was to wait for it. railtoken:own is '1' when the key is none of a lock. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
+-- from, :also, further sets that it is in (awaits), :look, its timer if it were next (ms), and :freed, the waiters of a
+-- key that it found free when it was to wait for it. railtoken:own is '1' when the key is none of a lock. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
 -- the message for it, with all of the payload.
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
   return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:waiters',
-    'railtoken:look', 'railtoken:freed', 'railtoken:own')
+    'railtoken:also', 'railtoken:look', 'railtoken:freed', 'railtoken:own')
 end
 
 -- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
 local function unplace(task)
-  return redis.call('HDEL', task, 'railtoken:place', 'railtoken:waiters')
+  return redis.call('HDEL', task, 'railtoken:place', 'railtoken:waiters', 'railtoken:also')
 end
 
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
--- this run (us), deadline, '1' when it is a conflict of the program's own, else '') counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
--- place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
+-- this run (us), deadline, '1' when it is a conflict of the program's own, else '', further sets or '') counts a conflict of
+-- a task that is there. Returns {conflicts, first conflict (us), place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
-local function note(task, waiters, retried, look, ago, deadline, own)
+local function note(task, waiters, retried, look, ago, deadline, own, also)
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
-    'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed', 'railtoken:own')
+    'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed', 'railtoken:own', 'railtoken:also')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local conflicts, first, place, before, freed = 0, 0, nil, record[5] or '', ''
@@ -46,6 +46,11 @@ local function note(task, waiters, retried, look, ago, deadline, own)
     redis.call('HSET', task, 'railtoken:own', own)
   elseif record[8] then
     redis.call('HDEL', task, 'railtoken:own')
+  end
+  if also ~= '' then
+    redis.call('HSET', task, 'railtoken:also', also)
+  elseif record[9] then
+    redis.call('HDEL', task, 'railtoken:also')
   end
   if not record[6] then
     redis.call('HSET', task, 'railtoken:deadline', deadline)

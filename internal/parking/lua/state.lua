@@ -108,7 +108,8 @@ local function postpone(task, nonce, id, now, late, deadline, delay)
   return left
 end
 
--- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, and the task's position. KEYS  4, on a
+-- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, the task's position, and the further sets of
+-- waiters that it is in, or ''. KEYS  4, on a
 -- Cluster, the queue's mark that it is paused, unless that does not matter:
 --   'held'       its queue is paused
 --   'here'       it can be woken
@@ -118,21 +119,24 @@ end
 --   'gone'       it cannot be woken: it has ended, or waits for no key and is a later task with the ID of one that did
 local function check(task, waiters, now)
   if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then
-    return {'held', '', ''}
+    return {'held', '', '', ''}
   end
-  local found = redis.call('HMGET', task, 'state', 'railtoken:waiters', 'railtoken:deadline', 'railtoken:place')
-  local state, place = found[1] or '', found[4] or '0'
+  local found = redis.call('HMGET', task, 'state', 'railtoken:waiters', 'railtoken:deadline', 'railtoken:place', 'railtoken:also')
+  local state, also = found[1] or '', found[5] or ''
+  local function is(verdict)
+    return {verdict, state, found[4] or '0', also}
+  end
   if not found[2] then
-    return {'gone', state, place}
-  elseif found[2] ~= waiters then
-    return {'elsewhere', state, place}
+    return is('gone')
+  elseif found[2] ~= waiters and not awaits(also, waiters) then
+    return is('elsewhere')
   elseif state == 'active' then
-    return {'runs', state, place}
+    return is('runs')
   elseif state == 'retry' or state == 'pending' then
     local deadline = tonumber(found[3] or 0)
-    return {deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here', state, place}
+    return is(deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here')
   end
-  return {'gone', state, place}
+  return is('gone')
 end
 
 -- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed.
@@ -151,14 +155,19 @@ local function pull(entry, state)
   return false
 end
 
--- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes when (us, by the server's clock,
--- which that of the caller may differ from): it does not come by its own timer.
-local function push(entry, now)
+-- push(entry, now (ns), waiters, further sets that it is in or '') puts a task that was pulled at the head of its queue, and
+-- notes when (us, by the server's clock, which that of the caller may differ from): it does not come by its own timer. From
+-- then on it waits for the key of these waiters alone, for which it is woken: its entries in other sets are left over.
+local function push(entry, now, waiters, also)
   local id, prefix, task = parse(entry)
   local time = redis.call('TIME')
   redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken',
     string.format('%.0f', time[1] * 1000000 + time[2]))
   redis.call('RPUSH', prefix .. 'pending', id)
+  if also ~= '' then
+    redis.call('HSET', task, 'railtoken:waiters', waiters)
+    redis.call('HDEL', task, 'railtoken:also')
+  end
 end
 
 -- hasten(task, entry, now (ns)) shortens the timer of a parked task to that of the next waiter.
@@ -195,6 +204,6 @@ local function promote(task, waiters, entry, now)
   elseif not pull(entry, found[2]) then
     return 'gone'
   end
-  push(entry, now)
+  push(entry, now, waiters, found[4])
   return 'woken'
 end

@@ -40,7 +40,7 @@ end
 
 -- The first waiter can usually be woken. Those behind it are read only if not, because a long read costs more than all
 -- the rest.
-local woken, looked, size, searched, over, outcome = {}, 0, wanted, 0, false, 'none'
+local woken, also, looked, size, searched, over, outcome = {}, {}, 0, wanted, 0, false, 'none'
 while not over and looked < most and passable > 0 do
   local found = look(waiters, leaver, only, rank, size)
   for i = 2, #found do
@@ -51,7 +51,7 @@ while not over and looked < most and passable > 0 do
       rank = rank + 1
     else
       looked = looked + 1
-      local verdict, state = unpack(check(task, waiters, now))
+      local verdict, state, _, others = unpack(check(task, waiters, now))
       redis.call('ZREM', waiters, entry)
       if verdict ~= 'elsewhere' then
         redis.call('ZREM', index, entry)
@@ -63,7 +63,7 @@ while not over and looked < most and passable > 0 do
         searched = searched + 1
       end
       if verdict == 'here' and searched <= wanted and pull(entry, state) then
-        woken[#woken + 1] = entry
+        woken[#woken + 1], also[#woken + 1] = entry, others
         if #woken == wanted then
           over = true
           break
@@ -76,7 +76,7 @@ while not over and looked < most and passable > 0 do
 end
 if #woken > 0 then
   for i = #woken, 1, -1 do -- the first of them comes last, to the very head
-    push(woken[i], now)
+    push(woken[i], now, waiters, also[i])
   end
   local behind = redis.call('ZRANGE', waiters, 0, 0)[1]
   if behind then -- if the woken tasks die, this one must not wait as long as while others stood before it
@@ -95,10 +95,10 @@ if hope and rank > 0 then
   -- place as well. One that is pending is there already.
   for _, entry in ipairs(redis.call('ZRANGE', waiters, 0, 99)) do
     local _, _, task = parse(entry)
-    local verdict, state = unpack(check(task, waiters, now))
+    local verdict, state, _, others = unpack(check(task, waiters, now))
     if verdict == 'here' then
       if state ~= 'pending' and pull(entry, state) then
-        push(entry, now)
+        push(entry, now, waiters, others)
       end
       break
     end

@@ -8,17 +8,18 @@
 local function wakeReleased(waiters, most, now, unserved)
   local entries = redis.call('ZRANGE', waiters, 0, most)
   local behind = table.remove(entries, most + 1)
-  local tasks, open = {}, {}
+  local tasks, also, open = {}, {}, {}
   for i, entry in ipairs(entries) do
     local id, prefix, task = parse(entry)
     if open[prefix] == nil then
       open[prefix] = not string.find(unserved, '|' .. string.sub(prefix, 8, -3) .. '|', 1, true) and
         redis.call('EXISTS', prefix .. 'paused') == 0
     end
-    if not open[prefix] or check(task, waiters, now)[1] ~= 'here' or not redis.call('ZSCORE', prefix .. 'retry', id) then
+    local found = open[prefix] and check(task, waiters, now)
+    if not found or found[1] ~= 'here' or not redis.call('ZSCORE', prefix .. 'retry', id) then
       return nil
     end
-    tasks[i] = task
+    tasks[i], also[i] = task, found[4]
   end
   if #entries == 0 then
     return nil
@@ -27,7 +28,7 @@ local function wakeReleased(waiters, most, now, unserved)
   redis.call('ZREM', index, unpack(entries))
   for i = #entries, 1, -1 do -- the first of them comes last, to the very head
     pull(entries[i], 'retry')
-    push(entries[i], now)
+    push(entries[i], now, waiters, also[i])
   end
   if behind then -- if the woken tasks die, this one must not wait as long as while others stood before it
     local _, _, task = parse(behind)
