@@ -191,7 +191,7 @@ BEGIN
   END IF;
   FOR i IN 1..cardinality(p_keys) LOOP
     UPDATE railtoken.locks SET ends = clock_timestamp() + p_ttl * interval '1 millisecond', ttl = p_ttl
-      WHERE key = p_keys[i] AND fence = (SELECT max(fence) FROM railtoken.locks WHERE key = p_keys[i])
+      WHERE key = p_keys[i] AND fence = (SELECT fence FROM railtoken.locks WHERE key = p_keys[i] ORDER BY key DESC, fence DESC LIMIT 1)
         AND owner = p_owner AND ends > clock_timestamp();
     IF NOT FOUND THEN
       RETURN i;
@@ -241,7 +241,8 @@ BEGIN
   setting := set_config('synchronous_commit', 'off', true);
   FOR i IN 1..cardinality(p_keys) LOOP
     SELECT fence INTO last FROM railtoken.locks
-      WHERE key = p_keys[i] AND fence = (SELECT max(fence) FROM railtoken.locks WHERE key = p_keys[i]) AND owner = p_owners[i];
+      WHERE key = p_keys[i] AND fence = (SELECT fence FROM railtoken.locks WHERE key = p_keys[i] ORDER BY key DESC, fence DESC LIMIT 1)
+        AND owner = p_owners[i];
     CONTINUE WHEN NOT FOUND;
     place := i;
     PERFORM 1 FROM railtoken.locks WHERE key = p_keys[i] AND fence = last AND owner = p_owners[i] FOR UPDATE SKIP LOCKED;
