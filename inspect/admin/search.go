@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -29,14 +28,10 @@ type hits struct {
 	Types   []typeHit
 	Workers []inspect.Worker
 	CanLook bool // the user may see the page of the key that was typed
+	// SomeTypes says that waiting tasks with large payloads were not searched by their types.
+	SomeTypes bool
 	// only is the address of the one thing that has exactly this name; empty if there is none, or several.
 	only string
-}
-
-// typeHit is a type of tasks, with the keys that they hold.
-type typeHit struct {
-	Type string
-	Keys []keyRow
 }
 
 // find answers what is typed: the name or the hash of a key, the ID of a task, a type of tasks, or a worker. It leads to the one that
@@ -86,7 +81,10 @@ func (p *Page) search(r *http.Request, text string) (hits, error) {
 		return found, err
 	}
 	if may("") {
-		found.Types, found.Workers = typesLike(s, text, may), workersLike(s, text)
+		found.Workers = workersLike(s, text)
+		if found.Types, found.SomeTypes, err = p.typesLike(r.Context(), s, text, may); err != nil {
+			return found, err
+		}
 	}
 	switch exact := len(found.Keys) + len(found.Tasks); {
 	case exact == 1 && len(found.Types)+len(found.Workers) > 0: // shown beside them
@@ -220,27 +218,6 @@ func (p *Page) visible(r *http.Request, tasks []delayqueue.Task) (seen []delayqu
 		}
 	}
 	return seen, nil
-}
-
-// typesLike returns the types of tasks that hold keys and have the text in their names.
-func typesLike(s *snapshot, text string, may func(string) bool) (found []typeHit) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	for _, k := range s.Keys {
-		if k.Holding == nil || text == "" || !strings.Contains(strings.ToLower(k.Holding.Type), text) || !may(k.Key) {
-			continue
-		}
-		i := slices.IndexFunc(found, func(t typeHit) bool { return t.Type == k.Holding.Type })
-		if i < 0 && len(found) == mostHits {
-			continue
-		} else if i < 0 {
-			i, found = len(found), append(found, typeHit{Type: k.Holding.Type})
-		}
-		if len(found[i].Keys) < mostHits {
-			found[i].Keys = append(found[i].Keys, k)
-		}
-	}
-	slices.SortFunc(found, func(a, b typeHit) int { return cmp.Compare(a.Type, b.Type) })
-	return found
 }
 
 // workersLike returns the workers whose host, process or ID the text names.

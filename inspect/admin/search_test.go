@@ -9,8 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // reported waits until a worker has reported that it holds something.
@@ -38,6 +43,7 @@ func (r *rig) search(q string) (next, text string) {
 func TestTheSearchFindsKeysTasksTypesAndWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, admin.Options{}).crowd("order:4711", "second").reported()
+	r.task(middleware.Parked, "limited", "order:4711", "third")
 	for q, want := range map[string]string{
 		"order:4711": "/key?key=order%3A4711", "second": "/task?queue=default&task=second", "default/second": "/task?queue=default&task=second",
 		"first": "/task?queue=default&task=first",
@@ -49,11 +55,12 @@ func TestTheSearchFindsKeysTasksTypesAndWorkers(t *testing.T) {
 	host, _ := os.Hostname()
 	for q, parts := range map[string][]string{
 		"4711": {"order:4711"}, "ordr:4711": {"order:4711"}, "ORDER:4711": {"order:4711"}, "secon": {"default/second"},
-		"audit": {"Held by tasks of type audit", "order:4711"}, host + "/" + strconv.Itoa(os.Getpid()): {"<h2>Workers</h2>", "keys held"},
+		"audit": {"Held by tasks of type audit", "Waited for by tasks of type audit", "order:4711"},
+		"LIMIT": {"Waited for by tasks of type limited", "order:4711"}, host + "/" + strconv.Itoa(os.Getpid()): {"<h2>Workers</h2>", "keys held"},
 		"nothing-like-it": {"no worker has a name like", "nothing-like-it"},
 	} {
 		next, text := r.search(q)
-		if next != "" || strings.Contains(text, "Nothing holds this key") {
+		if next != "" || strings.Contains(text, "Nothing holds this key") || strings.Contains(text, "searched by their types") {
 			t.Errorf("%s leads to %q: %s", q, next, text)
 		}
 		contains(t, "the hits of "+q, text, parts...)
@@ -68,7 +75,8 @@ func TestTheSearchHidesWhatAuthorizeRefuses(t *testing.T) {
 		}
 		return nil
 	}}).crowd("tenant-b:4711", "job-4711").reported()
-	for _, q := range []string{"4711", "tenant-a:4711", "job", "job-4711", "first", "audit"} {
+	r.task(middleware.Parked, "limited", "tenant-b:4711", "third")
+	for _, q := range []string{"4711", "tenant-a:4711", "job", "job-4711", "first", "audit", "limited"} {
 		next, text := r.search(q)
 		if next != "" || strings.Contains(text, "tenant-b") || strings.Contains(text, "default/") {
 			t.Errorf("a search for %s leads to %q, and shows another tenant's: %s", q, next, text)
@@ -83,4 +91,30 @@ func TestHiddenKeysCannotBeGuessedBySearching(t *testing.T) {
 	if _, text := r.search("secret"); strings.Contains(text, "<h2>Keys</h2>") {
 		t.Errorf("a part of a key finds it: %s", text)
 	}
+}
+
+// Of twelve tasks with 1 MB each not all are read; those with small payloads are.
+func TestASearchByTypeReadsFewPayloads(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{})
+	park := func(id, kind string, payload int) {
+		message := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), kind)
+		message = protowire.AppendBytes(protowire.AppendTag(message, 2, protowire.BytesType), make([]byte, payload))
+		task, set, now := parking.Task{Queue: "default", ID: id}, parking.WaitersKey("order:1"), time.Now().UnixMicro()
+		if _, err := r.client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.HSet(t.Context(), task.Hash(), "state", "retry", "msg", message, "railtoken:waiters", set, "railtoken:first", now, "railtoken:conflicts", 1)
+			p.ZAdd(t.Context(), set, redis.Z{Score: float64(now), Member: task.Entry()})
+			p.ZAdd(t.Context(), parking.ParkedIndex, redis.Z{Score: float64(now), Member: task.Entry()})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 12 {
+		park(strconv.Itoa(n), "report:print", 1<<20)
+	}
+	park("small", "report:mail", 100)
+	_, text := r.search("report")
+	contains(t, "the hits", text, "tasks of type report:mail", "tasks of type report:print",
+		"not all of them were searched by their types")
 }
