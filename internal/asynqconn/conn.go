@@ -69,6 +69,7 @@ type Conn struct {
 	pulse    pulse
 	pacer    *pacer
 	look     *look
+	bell     *bell
 	intake   *intake.Intake
 	tasks    Tasks
 	log      *slog.Logger
@@ -96,7 +97,8 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park, Parking: opts.Parking,
 		}),
 	}
-	c.pacer, c.look = newPacer(opts, c.intake), newLook(client, opts, c.intake.AllAtOnce())
+	c.bell = newBell(client, opts)
+	c.pacer, c.look = newPacer(opts, c.intake, c.bell), newLook(client, opts, c.intake.AllAtOnce())
 	return c
 }
 
@@ -129,6 +131,7 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		if !more && c.pacer.fetched(ctx, cmd.Err()) { // there is one now
 			c.look.fetched(false)
 			cmd, _ = c.fetched(ctx, known, keys, send)
+			c.pacer.followed(cmd.Err())
 			c.failures.pause(ctx, cmd.Err())
 		}
 		return cmd
@@ -136,6 +139,7 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		return c.recover(ctx, sum, keys, send)
 	case Stop:
 		c.pulse.over()
+		c.bell.close()
 		c.drain()
 		return send(ctx)
 	case Beat:
@@ -158,6 +162,9 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		return cmd
 	}
 }
+
+// Silence closes the connections of the Conn's own, which tell an idle server of tasks. It then looks at its intervals.
+func (c *Conn) Silence() { c.bell.close() }
 
 // drainTimeout is how long a server that shuts down waits for replies before it puts back the tasks in memory.
 const drainTimeout = time.Second

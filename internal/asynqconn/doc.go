@@ -9,7 +9,7 @@
 //   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses. After an
 //     outage of Redis, asynq's first look for tasks to recover finds none, because those that have only waited are put
 //     back.
-//   - An idle server is woken when a task is ready ([Wakes]).
+//   - An idle server is woken when a task is ready: by this process ([Wakes]), or by Redis, where a call waits for one.
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
 //     processes.
 //

@@ -29,7 +29,7 @@ func (w Wakes) Wake() {
 
 // pacer paces the checks of one idle server. asynq sleeps between them, and nothing can wake it. Instead, the pacer
 // holds the last fetch of a check that found nothing, for the interval or until this process puts a task at the head of
-// a queue. So a woken task starts within milliseconds, and an idle server checks no more often than before.
+// a queue, or the bell rings. So a task starts within milliseconds, and an idle server checks no more often than before.
 //
 // Each server has its own pacer. A server fetches from one queue after another, and only between two checks, when all
 // of its queues were empty, may a wake reach it. If it were held in the middle of a check, it would take a wake and
@@ -40,14 +40,17 @@ type pacer struct {
 	stopping <-chan struct{}
 	woken    Wakes
 	arrived  <-chan struct{} // a task lies in memory
+	bell     *bell
 
 	empty   atomic.Int64 // fetches of this check that found nothing
 	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
+	heard   atomic.Bool  // the bell has ended the last pause
 }
 
-func newPacer(opts Options, in *intake.Intake) *pacer {
+func newPacer(opts Options, in *intake.Intake, bell *bell) *pacer {
 	p := &pacer{
 		interval: opts.Interval, queues: int64(len(intake.Served(opts.Queues))), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
+		bell: bell,
 	}
 	if in.AllAtOnce() {
 		p.queues = 1
@@ -87,7 +90,17 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 		return true
 	case <-p.arrived:
 		return true
+	case <-p.bell.listen():
+		p.heard.Store(true)
+		return true
 	case <-timer.C:
 	}
 	return false
+}
+
+// followed notes whether the fetch after a pause that has ended early has found a task.
+func (p *pacer) followed(err error) {
+	if p.heard.Swap(false) && (err == nil || errors.Is(err, redis.Nil)) {
+		p.bell.followed(err == nil, p.interval)
+	}
 }

@@ -25,7 +25,9 @@ func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	}
 	e.lookAfter()
 	opts.Beside = asynqconn.Beside{Key: e.owed(), Due: e.idleLooks.due, None: e.idleLooks.none}
-	return asynqconn.New(e.client, opts)
+	conn := asynqconn.New(e.client, opts)
+	context.AfterFunc(e.closing, conn.Silence) // of a server that was not shut down, too
+	return conn
 }
 
 // tasks is an Engine as a Conn sees it.
