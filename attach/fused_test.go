@@ -84,6 +84,8 @@ func (c *commands) count(cmd redis.Cmder) {
 		kind = "acknowledge"
 	case strings.HasPrefix(key, "railtoken:waiters:"):
 		kind = "wake"
+	case strings.HasPrefix(key, "railtoken:sequence:"):
+		kind = "place"
 	case len(args) > 8 && strings.HasPrefix(fmt.Sprint(args[8]), "railtoken:waiters:"):
 		kind = "park"
 	}

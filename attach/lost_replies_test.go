@@ -13,18 +13,21 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // One reply in fifty is cut, of any call: those of asynq itself, of locks, of fetches and of acknowledgements. Two tasks
-// share each key, or many do and wake one another. Each of them runs once, and long before asynq would recover a task that
-// a lost reply has stranded.
+// share each key, or many do and wake one another. Each of them runs once, in the order that its key keeps, and long before
+// asynq would recover a task that a lost reply has stranded.
 func TestTasksOutliveLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		recorded bool
 		keys     int
+		order    middleware.Order
 	}{
-		"recorded": {true, lostReplies / 2}, "not recorded": {false, lostReplies / 2}, "busy keys": {true, 20},
+		"recorded": {true, lostReplies / 2, 0}, "not recorded": {false, lostReplies / 2, 0}, "busy keys": {true, 20, 0},
+		"FIFO": {true, 20, middleware.FIFO}, "StrictFIFO": {true, 20, middleware.StrictFIFO},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,9 +35,13 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 			const tasks = lostReplies
 			producer := r.produce()
 			for i := range tasks {
-				if key := fmt.Sprintf("k%d", i*tt.keys/tasks); tt.recorded {
+				switch key := fmt.Sprintf("k%d", i*tt.keys/tasks); {
+				case tt.order != middleware.BestEffort:
+					_, err := producer.EnqueueInOrder(t.Context(), key, asynq.NewTask("test", []byte(key)), asynq.TaskID(fmt.Sprintf("%05d", i)))
+					ok(t, err)
+				case tt.recorded:
 					r.record(producer, key)
-				} else {
+				default:
 					r.enqueue(key)
 				}
 			}
@@ -51,13 +58,13 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 			t.Cleanup(func() { _ = client.Close() })
 			a, err := attach.New(client, asynq.Config{
 				Concurrency: 16, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: 100 * time.Millisecond,
-			}, attach.Options{})
+			}, attach.Options{Strategy: middleware.Requeue{Order: tt.order}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = a.Close() })
 			var mu sync.Mutex
-			runs, at, done := map[string]int{}, map[string]bool{}, make(chan struct{})
+			runs, at, last, done := map[string]int{}, map[string]bool{}, map[string]string{}, make(chan struct{})
 			began := time.Now()
 			r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 				id, _ := asynq.GetTaskID(ctx)
@@ -67,7 +74,10 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 				if at[key] {
 					t.Errorf("two at work on %s", key)
 				}
-				at[key] = true
+				if tt.order != middleware.BestEffort && id < last[key] {
+					t.Errorf("%s runs after %s", id, last[key])
+				}
+				at[key], last[key] = true, id
 				mu.Unlock()
 				<-time.After(100 * time.Microsecond) // the work
 				mu.Lock()

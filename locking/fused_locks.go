@@ -128,9 +128,19 @@ func (g *Gate) adopt(
 	return lease, nil
 }
 
-// Refusal returns the HeldError of keys of which a script has found one held.
+// Refusal returns the HeldError of keys of which a script has found one held, or one that another task is to have first: then
+// the reply ends with what stands for its holder.
 func (*fusedLocks) Refusal(keys []string, reply any) error {
+	list, _ := reply.([]any)
+	label := ""
+	if len(list) == 6 {
+		label, _ = list[5].(string)
+		reply = list[:5]
+	}
 	_, held, _, err := parseAcquire(reply, keys)
+	if held != nil && label != "" {
+		held.Holder.Label = label
+	}
 	if err == nil && held == nil {
 		err = badReply(reply)
 	}

@@ -3,12 +3,21 @@ package middleware
 import (
 	"context"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
 // bestEffort is the ordering of tasks that keep no order.
 type bestEffort struct{ *run }
+
+// orderingOf returns the ordering of a run.
+func (r *run) orderingOf() ordering {
+	if r.order == BestEffort {
+		return bestEffort{r}
+	}
+	return &sequence{run: r}
+}
 
 func (bestEffort) accepts([]string) error { return nil }
 
@@ -25,6 +34,10 @@ func (bestEffort) ahead() int { return 0 }
 func (bestEffort) stays(context.Context, bool, error) bool { return false }
 
 func (bestEffort) returns(error) bool { return false }
+
+func (bestEffort) place(bool) fused.Place { return fused.NoPlace }
+
+func (r bestEffort) wakes(bool) func(string) int { return r.planWake }
 
 func (bestEffort) leave(context.Context, bool) parking.Front { return parking.Front{} }
 

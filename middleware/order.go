@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -34,6 +35,13 @@ func (o Order) String() string {
 	return [...]string{"best effort", "FIFO", "strict FIFO"}[o]
 }
 
+// recorded returns the order in the words of the scripts that fetch tasks: see [fused.Wait].
+func (o Order) recorded() string { return [...]string{"", "fifo", "strict"}[o] }
+
+// learns reports whether tasks may come with their locks. The limit on age needs the task's position, which only its run
+// finds out.
+func (l *lock) learns() bool { return l.order != StrictFIFO || l.maxAge == 0 }
+
 // ordering is how the order of its key affects a run. It is implemented by bestEffort and sequence.
 type ordering interface {
 	// accepts returns what is wrong with the number of keys of a task, or nil.
@@ -51,6 +59,10 @@ type ordering interface {
 	stays(ctx context.Context, failed bool, err error) bool
 	// returns reports whether a task keeps its position after its run has ended with err before it had its keys.
 	returns(err error) bool
+	// place returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves.
+	place(stays bool) fused.Place
+	// wakes returns the Plan of [parking.ReleaseOptions].
+	wakes(stays bool) func(key string) int
 	// leave gives up the position of a task that has ended. It is called before the keys are released, so that the next
 	// holder finds that it is the first.
 	leave(ctx context.Context, lost bool) parking.Front

@@ -111,6 +111,7 @@ func TestADeadlineBeforeTheAttemptHoldsUpNoTask(t *testing.T) {
 func TestADeadlineAfterTheRefusalHoldsUpNoTask(t *testing.T) {
 	t.Parallel()
 	inEachOrder(t, func(r *rig, strategy middleware.Requeue) {
+		strategy.Limits.Conflicts = 100 // its run decides
 		end, refused, abandoned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		r.events.during = func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Refused && e.Task.ID == "order:1-2" {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -65,8 +66,9 @@ func TestATaskThatArrivesAsTheLastLeavesIsWoken(t *testing.T) {
 			r.queued("order:1", 2, 1)
 			r.events.await(r, 1, parked)
 		}})
-		s := &script{}
-		r.serve(r.options(strategy), asynq.Config{Concurrency: 4}, s.handle)
+		s, opts := &script{}, r.options(strategy)
+		opts.Locker = struct{ locking.Locker }{r.locker} // whose keys no acknowledgement releases
+		r.serve(opts, asynq.Config{Concurrency: 4}, s.handle)
 		r.queued("order:1", 1, 1)
 		s.sees(r, soon, 1, 2)
 	})

@@ -17,7 +17,7 @@ import (
 // that after its first attempt: it may not wait in a slot, and has no limits.
 func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 	requeue, ok := l.parksFetched()
-	if !ok {
+	if !ok || l.order != BestEffort { // in order, its run finds out how many stand before it
 		return false
 	}
 	held, ok := errors.AsType[*locking.HeldError](f.Held)
@@ -47,7 +47,7 @@ func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 // parksFetched returns the strategy if tasks may be parked without a run.
 func (l *lock) parksFetched() (requeue Requeue, ok bool) {
 	requeue, ok = l.Strategy.(Requeue)
-	return requeue, ok && requeue.Order == BestEffort && requeue.Limits == (delayqueue.Limits{}) && requeue.Queue == ""
+	return requeue, ok && requeue.Limits == (delayqueue.Limits{}) && requeue.Queue == ""
 }
 
 // fetched returns what stands for the run of a task that was refused when it was fetched.
@@ -56,18 +56,22 @@ func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
 		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
 		left: f.Left, firstAt: time.Now(), refusals: 1,
 	}
-	r.ordering = bestEffort{r}
+	r.ordering = r.orderingOf()
 	return r
 }
 
 // Wait lets the script that fetches a refused task park it behind another task that is parked on the key. The first one
-// is left to [lock.ParkFetched], which may leave it to its run, to be on standby.
-func (l *lock) Wait() (none fused.Wait) {
+// is left to [lock.ParkFetched], which may leave it to its run, to be on standby. In order, all of them are parked there.
+func (l *lock) Wait() fused.Wait {
+	wait := fused.Wait{Order: l.order.recorded()}
 	requeue, ok := l.parksFetched()
 	if !ok {
-		return none
+		return wait
 	}
-	wait := fused.Wait{Behind: 1, After: afterExpiry, Most: maxFallback}
+	wait.After, wait.Most = afterExpiry, maxFallback
+	if l.order == BestEffort {
+		wait.Behind = 1
+	}
 	if requeue.Delay > 0 {
 		wait.After, wait.Most = requeue.Delay, requeue.Delay
 	}

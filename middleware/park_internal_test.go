@@ -54,13 +54,17 @@ func TestAFetchParksBehindAnotherTask(t *testing.T) {
 		{Requeue{Standby: 9}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
 		{Requeue{Standby: -1}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
 		{Requeue{Delay: time.Minute}, fused.Wait{Behind: 1, After: time.Minute, Most: time.Minute}},
-		{Requeue{Order: FIFO}, fused.Wait{}},
+		{Requeue{Order: FIFO}, fused.Wait{After: time.Second, Most: 55 * time.Second, Order: "fifo"}},
+		{Requeue{Order: StrictFIFO, Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{Order: "strict"}},
 		{Requeue{Queue: "siding"}, fused.Wait{}},
 		{Requeue{Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{}},
 		{Wait{}.Then(Requeue{}), fused.Wait{}},
 		{FailFast{}, fused.Wait{}},
 	} {
 		l := &lock{Options: Options{Strategy: tt.strategy}}
+		if requeue, ok := RequeueOf(tt.strategy); ok {
+			l.order = requeue.Order
+		}
 		if got := l.Wait(); got != tt.want {
 			t.Errorf("%+v: %+v, want %+v", tt.strategy, got, tt.want)
 		}

@@ -14,21 +14,24 @@ import (
 const wakeTimeout = 5 * time.Second
 
 // giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
-// why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
-// are on the Redis of the tasks, and the same script wakes the next tasks; if it turns out then that the lease was lost, the
-// task does not count as done.
+// why the lease was lost, or nil. The keys are released with asynq's acknowledgement if they are on the Redis of the tasks,
+// and the same script wakes the next tasks; if it turns out then that the lease was lost, the task does not count as done.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, parking.ReleaseOptions{
+	if ctx.Err() == nil && r.active.Release(lease, parking.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
-		Plan: r.planWake,
-		Done: func(woken map[string]parking.Woken, lost error) {
+		Place: r.ordering.place(stays), Plan: r.ordering.wakes(stays),
+		Done: func(woken map[string]parking.Woken, scripted bool, lost error) {
 			r.plan.woken = woken
 			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok {
 				r.passed = loss.Keys
 			}
-			r.wakeNext(after, lease, parking.Front{}, true, lost)
+			var left parking.Front
+			if !scripted && !stays {
+				left = r.ordering.leave(after, lost != nil)
+			}
+			r.wakeNext(after, lease, left, !stays, lost)
 			r.observeEnd(after, held, lossOf(lost))
 		},
 	}) {

@@ -63,10 +63,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
-	r.ordering = bestEffort{r}
-	if l.order != BestEffort {
-		r.ordering = &sequence{run: r}
-	}
+	r.ordering = r.orderingOf()
 	if l.Queue != nil {
 		if r.active, err = l.engine().Run(id); err != nil {
 			return nil, err

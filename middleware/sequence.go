@@ -8,6 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -148,6 +149,22 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 		return false
 	}
 	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.at) < r.maxAge/2)
+}
+
+func (r *sequence) place(stays bool) fused.Place {
+	if stays {
+		return fused.Stays
+	}
+	return fused.Leaves
+}
+
+func (*sequence) wakes(stays bool) func(string) int {
+	return func(string) int {
+		if stays {
+			return 0
+		}
+		return 1
+	}
 }
 
 func (r *sequence) returns(err error) bool { return r.comesBack(err) && !r.active.Overdue() }

@@ -16,6 +16,10 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left park
 		r.watch(ctx) // others may have been parked behind it
 		return
 	}
+	if w := r.plan.woken[r.keys[0]]; len(w.Tasks) > 0 {
+		r.observeWoken(ctx, r.keys[0], w.Tasks, false)
+		return
+	}
 	next := left.Next
 	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
 		next = next[:min(len(next), 1)]

@@ -24,8 +24,12 @@ func attemptTimeout(ctx context.Context) time.Duration {
 	return min(attemptMost, max(left-outageMargin, left/2))
 }
 
-// tryInOrder makes one attempt if the task is the next one in the order of its key.
+// tryInOrder makes one attempt if the task is the next one in the order of its key, unless it has come with its locks.
 func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
+	if lease := r.claim(ctx); lease != nil {
+		r.lease = lease
+		return lease, nil, nil
+	}
 	if held, err := r.ordering.admit(ctx); held != nil || err != nil {
 		return nil, held, err
 	}
@@ -68,16 +72,12 @@ func mayPass(err error) bool {
 
 // attemptOnce makes one attempt.
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
-	if lease := r.claim(ctx); lease != nil {
-		r.lease = lease
-		return lease, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease, r.took = lease, since(began)
-	if err == nil && r.fused && r.order == BestEffort {
+	if err == nil && r.fused && r.learns() {
 		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL), r.lock)
 	}
 	return lease, err
@@ -89,7 +89,7 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 	if taken == nil {
 		return nil
 	}
-	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order != BestEffort
+	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order.recorded() != taken.Order
 	if !mistaken {
 		if lease, err := taken.Locks.Adopt(ctx, taken, r.options()); err == nil {
 			return lease.(*locking.Lease) //nolint:errcheck,forcetypeassert // Adopt returns nothing else

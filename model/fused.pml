@@ -129,6 +129,7 @@
 #define MARK_IGNORED     42  /* an ack that ends its run takes tasks although its fetch is marked */
 #define REPEAT_ANSWERS   43  /* the reply to a repeated ack is taken for the answer to the fetch of its first copy */
 #define STOP_UNRECALLED  44  /* shutdown does not wait for the recalls of the fetches of lost acks */
+#define ADMIT_BEHIND     45  /* in order: the fetch admits a task behind one that waits */
 
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
@@ -253,6 +254,8 @@ bit fused, mine, found, usedUp, bare;
 #endif
 #if MUTANT == ADMIT_ANY
 #define ADMITS(x) FREE(NOTED(x))
+#elif MUTANT == ADMIT_BEHIND
+#define ADMITS(x) (FREE(NOTED(x)) && (((done | arch | rty) & (BIT(x) - 1)) == BIT(x) - 1))
 #elif MUTANT == ADMIT_BLIND
 #define ADMITS(x) true
 #else

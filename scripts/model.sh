@@ -265,6 +265,7 @@ check fused-m22-pass-blind fails ONE_PLACE -DMUTANT=22
 check fused-m23-syncer-by-id fails EXCLUSION -DMUTANT=23
 check admit-m24-park-blind fails WAKES -DLEVEL=2 -DBUDGET=0 -DMUTANT=24
 check fused-m25-admit-any fails IN_ORDER -DORDER=1 -DBUDGET=1 -DMUTANT=25
+check fused-m25-admit-any-no-pass fails IN_ORDER -DPASS=0 -DORDER=1 -DBUDGET=1 -DMUTANT=25
 check fused-m26-pass-any fails IN_ORDER -DORDER=1 -DBUDGET=1 -DMUTANT=26
 check fused-m27-standby-ahead fails IN_ORDER -DORDER=1 -DBUDGET=1 -DMUTANT=27
 check fused-m28-heir-gone fails ALL_END -DEVENTS=GIVEBACK -DMUTANT=28
@@ -285,6 +286,7 @@ check admit-m41-ack-unmarked fails ALL_END -DLEVEL=2 -DBUDGET=1 -DEVENTS=LATE -D
 check fused-m42-mark-ignored fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=42
 check fused-m43-repeat-answers fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=43
 check fused-m44-stop-unrecalled fails CLEAN_EXIT -DPASS=0 -DBUDGET=2 -DEVENTS=LOSS+STOP -DMUTANT=44
+check fused-m45-admit-behind fails IN_ORDER -DPASS=0 -DORDER=1 -DBUDGET=2 -DMUTANT=45
 
 ((ran > 0)) || fail "no configuration has that name"
 if ((bad > 0)); then

@@ -58,6 +58,7 @@ type Taken struct {
 	Keys  []string // business keys, sorted
 	Tops  []int64  // the last token of each
 	TTL   time.Duration
+	Order string // that the tasks of its type keep: see [Wait]
 	Locks Locks
 }
 

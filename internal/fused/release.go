@@ -18,6 +18,8 @@ type Release struct {
 	Plan func(name string) int
 	// Names are the business keys.
 	Names []string
+	// Place says what the end of the run makes of the task's place in the sequence of its key, which is the only one.
+	Place Place
 
 	send func(ctx context.Context, sent bool) (Outcome, error)
 	then []func(Outcome, error)
@@ -33,12 +35,23 @@ func (r *Release) Locks(to []string) []string {
 	return to
 }
 
+// Place is what becomes of the place of a task whose run ends.
+type Place string
+
+// The Places: the task has none, gives it up, or keeps it and holds up the others.
+const (
+	NoPlace Place = ""
+	Leaves  Place = "leaves"
+	Stays   Place = "stays"
+)
+
 // Outcome is the outcome of a release.
 type Outcome struct {
-	Lost   int     // position of the first key that another owner has, or has had, since; 0 for none
-	Notify bool    // another caller waits for one of the keys
-	Parked bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
-	Woken  []Woken // what was woken
+	Scripted bool    // the script that acknowledges the task has carried it out: the task has no place any more that it gives up
+	Lost     int     // position of the first key that another owner has, or has had, since; 0 for none
+	Notify   bool    // another caller waits for one of the keys
+	Parked   bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
+	Woken    []Woken // what was woken
 }
 
 // Woken are the tasks that the script which has released a key has moved to the heads of their queues.

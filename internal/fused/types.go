@@ -12,7 +12,7 @@ import (
 const mostTypes = 32
 
 // Types are the types of tasks whose keys are taken when the tasks are fetched, because their handlers lock the keys
-// that are recorded with them, in no order. The zero value has none. It is safe for concurrent use.
+// that are recorded with them. The zero value has none. It is safe for concurrent use.
 type Types struct {
 	mu    sync.Mutex
 	types map[string]known
@@ -43,11 +43,16 @@ type Wait struct {
 	// After is how long after the end of the lock the task that is next in line tries again by itself, but Most from its
 	// park at the latest.
 	After, Most time.Duration
+	// Order is how the tasks of a key keep their order, in the words of head.lua of package parking; empty if they keep none.
+	Order string
 }
+
+// none is the Wait of a type whose tasks the script does not park.
+func (w Wait) none() Wait { return Wait{Order: w.Order} }
 
 // Learn notes a task of a type whose handler has locked the recorded keys, with the TTL of its leases, and how its tasks
 // wait. It adds the type; one that was forgotten only after some such tasks in a row. A type whose handlers have different
-// TTLs is forgotten; if only their Waits differ, it has none from then on.
+// TTLs or orders is forgotten; if only the rest of their Waits differs, none of its tasks is parked from then on.
 func (t *Types) Learn(name string, ttl time.Duration, wait Wait) {
 	if text := t.text.Load(); text != nil && strings.Contains(*text, entry(name, known{ttl: ttl, wait: wait})) {
 		return
@@ -61,11 +66,11 @@ func (t *Types) Learn(name string, ttl time.Duration, wait Wait) {
 			if before.left <= 0 {
 				before.ttl, before.wait = ttl, wait
 			}
-		case before.ttl != ttl: // two handlers of the type differ
+		case before.ttl != ttl || before.wait.Order != wait.Order: // two handlers of the type differ
 			t.forget(name)
 			return
-		case before.wait != wait && before.wait != Wait{}:
-			before.wait = Wait{}
+		case before.wait != wait && before.wait != before.wait.none():
+			before.wait = before.wait.none()
 		default:
 			return
 		}
@@ -125,17 +130,20 @@ func (t *Types) String() string {
 	return ""
 }
 
-// TTL returns that of a type, zero if it is not one of them.
-func (t *Types) TTL(name string) time.Duration {
+// TTL returns that of a type, zero if it is not one of them, and the order of its tasks.
+func (t *Types) TTL(name string) (ttl time.Duration, order string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.types[name].ttl
+	return t.types[name].ttl, t.types[name].wait.Order
 }
 
 func entry(name string, k known) string {
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	text := "|" + name + "=" + ms(k.ttl)
-	if k.wait != (Wait{}) {
+	if k.wait.Order != "" {
+		text += "/" + k.wait.Order
+	}
+	if k.wait != k.wait.none() {
 		text += "," + ms(k.wait.After) + "," + ms(k.wait.Most) + "," + strconv.Itoa(k.wait.Behind)
 	}
 	return text + "|"

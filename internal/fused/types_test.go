@@ -37,8 +37,26 @@ func TestTypesWhoseHandlersWaitDifferentlyHaveNoWait(t *testing.T) {
 	if got := types.String(); got != "|a=30000|" {
 		t.Errorf("then the types are %q", got)
 	}
-	if got := types.TTL("a"); got != 30*time.Second {
+	if got, _ := types.TTL("a"); got != 30*time.Second {
 		t.Errorf("the TTL is %v", got)
+	}
+}
+
+func TestATypeHasOneOrder(t *testing.T) {
+	t.Parallel()
+	var types fused.Types
+	types.Learn("a", 30*time.Second, fused.Wait{Order: "fifo"})
+	types.Learn("b", 30*time.Second, fused.Wait{After: time.Second, Most: time.Minute, Order: "strict"})
+	types.Learn("b", 30*time.Second, fused.Wait{After: time.Minute, Most: time.Minute, Order: "strict"})
+	if a, b := types.String(), "|a=30000/fifo|b=30000/strict|"; a != b && a != "|b=30000/strict|a=30000/fifo|" {
+		t.Errorf("the types are %q, want %q", a, b)
+	}
+	types.Learn("b", 30*time.Second, fused.Wait{})
+	if got := types.String(); got != "|a=30000/fifo|" {
+		t.Errorf("the types are %q", got)
+	}
+	if _, order := types.TTL("a"); order != "fifo" {
+		t.Errorf("the order is %q", order)
 	}
 }
 

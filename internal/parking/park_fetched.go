@@ -96,15 +96,18 @@ var (
 	parkFetchedSource string
 	//go:embed lua/wake_released.lua
 	wakeReleasedSource string
+	//go:embed lua/admit.lua
+	admitSource string
 )
 
 // parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	// The keys of that script are not those that the functions expect.
-	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for = {}, %q, %q, %d, %d\n", e.index, e.owed(),
-		idleWaiters.Milliseconds(), owedAfter.Milliseconds())
+	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for, lost_after, left_after = {}, %q, %q, %d, %d, %d, %d\n",
+		e.index, e.owed(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
 	return &asynqconn.Parking{
-		Source:   constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource + parkFetchedSource + wakeReleasedSource,
+		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource +
+			headSource + sequenceSource + parkFetchedSource + wakeReleasedSource + admitSource,
 		Unserved: e.lastUnserved, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }

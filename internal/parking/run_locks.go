@@ -26,7 +26,9 @@ func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker
 	switch {
 	case r == nil || r.recorded == "" || r.queue.locks == nil:
 	case r.recorded == encoded(keys):
-		r.queue.types.Learn(kind, ttl, r.queue.parkers.learn(kind, parker).Wait())
+		wait := r.queue.parkers.learn(kind, parker).Wait()
+		wait.Order = parker.Wait().Order
+		r.queue.types.Learn(kind, ttl, wait)
 	default:
 		r.queue.types.Doubt(kind)
 	}
@@ -68,12 +70,14 @@ type ReleaseOptions struct {
 	Keys []string // of the lease
 	// Committed says that the work is done even if the lease was lost before the acknowledgement.
 	Committed bool
+	// Place is what becomes of the task's place in the sequence of its key.
+	Place fused.Place
 	// Plan returns how many tasks to wake for a key if tasks are parked on it, 100 at most. It is called for each key in
 	// turn, or for none, right before the acknowledgement is sent that carries out the release.
 	Plan func(key string) int
 	// Done is called once, with the tasks that the acknowledgement has woken for some of the keys, and the error of the
-	// release.
-	Done func(woken map[string]Woken, err error)
+	// release. scripted says that the acknowledgement has carried it out; otherwise the task may still have its place.
+	Done func(woken map[string]Woken, scripted bool, err error)
 }
 
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
@@ -89,14 +93,14 @@ func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 	if r.parking != nil || r.release != nil || r.putBack {
 		return false
 	}
-	keys, done := opts.Keys, opts.Done
+	keys, done, inOrder := opts.Keys, opts.Done, opts.Place != fused.NoPlace
 	release := r.queue.locks.Defer(lease, func(o fused.Outcome, err error) {
-		done(r.queue.wokenWith(keys, o.Woken), err)
+		done(r.queue.wokenWith(keys, o.Woken, inOrder), o.Scripted, err)
 	})
 	if release == nil {
 		return false
 	}
-	release.Strict, release.Plan, release.Names = !opts.Committed, opts.Plan, opts.Keys
+	release.Strict, release.Plan, release.Names, release.Place = !opts.Committed, opts.Plan, opts.Keys, opts.Place
 	r.release = release
 	due := time.AfterFunc(unacknowledged, func() {
 		if left := r.takeRelease(); left != nil {
@@ -109,8 +113,9 @@ func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 	return true
 }
 
-// wokenWith returns the tasks that an acknowledgement has woken, by their keys, and has the wakes followed up.
-func (e *Engine) wokenWith(keys []string, all []fused.Woken) map[string]Woken {
+// wokenWith returns the tasks that an acknowledgement has woken, by their keys, and has the wakes followed up. In order, no
+// other task may come in place of one that was woken.
+func (e *Engine) wokenWith(keys []string, all []fused.Woken, inOrder bool) map[string]Woken {
 	if len(all) == 0 {
 		return nil
 	}
@@ -126,7 +131,11 @@ func (e *Engine) wokenWith(keys []string, all []fused.Woken) map[string]Woken {
 				e.woken(t)
 			}
 		}
-		e.followUp(call{target: wakeTarget{key: key}}, w)
+		target := wakeTarget{key: key}
+		if inOrder && len(w.Tasks) > 0 {
+			target.task = w.Tasks[0]
+		}
+		e.followUp(call{target: target}, w)
 		byKey[key] = w
 	}
 	return byKey
@@ -184,7 +193,7 @@ func (r *Run) runAgain() {
 func (e *Engine) freed(keys []string) {
 	e.background(e.closing, freedTimeout, func(ctx context.Context) {
 		for _, key := range keys {
-			if _, err := e.Wake(ctx, key, WakeOptions{}); err != nil {
+			if _, err := e.WakeNext(ctx, key, WakeOptions{}); err != nil {
 				e.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
 			}
 		}

@@ -27,6 +27,8 @@ var (
 	stateSource string
 	//go:embed lua/head.lua
 	headSource string
+	//go:embed lua/sequence.lua
+	sequenceSource string
 	//go:embed lua/owe.lua
 	oweSource string
 	//go:embed lua/suspend.lua

@@ -20,7 +20,7 @@ var (
 	//go:embed lua/sequence_remove.lua
 	sequenceRemoveSource string
 
-	sequenceJoinScript   = redis.NewScript(headSource + sequenceJoinSource)
+	sequenceJoinScript   = redis.NewScript(headSource + sequenceSource + sequenceJoinSource)
 	sequenceRemoveScript = redis.NewScript(sequenceRemoveSource)
 )
 

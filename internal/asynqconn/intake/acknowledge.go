@@ -100,14 +100,14 @@ func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, firs
 		locks = &fused.Release{}
 	}
 	var held [4]string
-	c := script.CommandOf(7+len(a.Args)+2*len(locks.Tops), a.Keys, locks.Locks(held[:0]))
+	c := script.CommandOf(8+len(a.Args)+2*len(locks.Tops), a.Keys, locks.Locks(held[:0]))
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
 	lost := 0
 	if first && locks.Strict {
 		lost = 1
 	}
-	c.Add(at+1, run, locks.Owner, lost, len(locks.Tops))
+	c.Add(at+1, run, locks.Owner, lost, string(locks.Place), len(locks.Tops))
 	for _, top := range locks.Tops {
 		c.Add(top)
 	}
@@ -188,6 +188,7 @@ func (a acknowledged) release(ctx context.Context, r *fused.Release, err error, 
 		if repeated {
 			a.Lost = 0
 		}
+		a.Scripted = true
 		r.Answered(a.Outcome)
 	}
 }

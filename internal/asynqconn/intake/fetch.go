@@ -67,7 +67,7 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	args := slices.Clone(f.args)
 	f.sent = time.Now()
 	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(f.sent)
-	reply, err := f.in.run(ctx, recallScript, f.keys, args...)
+	reply, err := f.in.run(ctx, f.in.recallScript, f.keys, args...)
 	if passes(err) {
 		return false, err
 	}

@@ -27,7 +27,6 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	recallScript   = pipeline.NewScript((*Parking)(nil).source(recallSource))
 	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
 )
 
@@ -116,8 +115,9 @@ type Intake struct {
 	park     func(t Task, parked func()) bool
 	parking  *Parking
 
-	fetchScript *pipeline.Script
-	ackScripts  sync.Map // by asynq's text
+	fetchScript  *pipeline.Script
+	recallScript *pipeline.Script
+	ackScripts   sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -136,6 +136,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
 		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
+		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)

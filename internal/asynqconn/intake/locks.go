@@ -68,9 +68,10 @@ func (a *asking) refused(recorded string, reply any) *fused.Refused {
 // taken returns the locks that a task was taken with, by the counters of its keys.
 func (a *asking) taken(t *Task, number int, list []any) *fused.Taken {
 	kind := typeOf(t.Message)
+	ttl, order := a.types.TTL(kind)
 	owner := a.ask.ID + fmt.Sprintf("%03d", number) + a.ask.Tail + kind + "/" + t.ID
 	taken := &fused.Taken{
-		Ask: a.ask, Owner: owner[:min(len(owner), mostOwner)], TTL: a.types.TTL(kind), Locks: a.locks,
+		Ask: a.ask, Owner: owner[:min(len(owner), mostOwner)], TTL: ttl, Order: order, Locks: a.locks,
 	}
 	grants := make([]grant, len(list))
 	rest := t.Recorded

@@ -44,7 +44,7 @@ end
 -- head(task, sequence, ID, now (ns), how long ago (s) asynq's lease on it must have ended for its worker to be dead, and for
 -- asynq's recoverer to be at it) returns {what it is at the front of its sequence, asynq's state, when (s) it runs again or
 -- its lease ends, or '0'; its deadline (s), '' when that is not known}.
--- KEYS  1 the task's hash   2 lease   3 retry   4 scheduled of its queue
+-- KEYS  1 the task's hash   2 lease   3 retry   4 scheduled of its queue, when they must be declared
 --   'gone'     it is no head, and its entry can go: it has ended, this is not its sequence, or it has failed under FIFO and is
 --              retried much later. It is still there because its worker died, or a server without railtoken has run it: a
 --              handler that fails under FIFO has left
@@ -59,21 +59,21 @@ local soon = 60 -- for how long (s) the others wait for the retry of a task that
 local function head(task, sequence, id, now, lost, left)
   local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since',
     'railtoken:waiters')
-  local state, mark = found[1] or '', found[2]
+  local state, mark, prefix = found[1] or '', found[2], string.sub(task, 1, -#id - 3)
   local function is(verdict, at)
     return {verdict, state, at or '0', found[3] or ''}
   end
   if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, found[6], sequence) then
     return is('gone')
   elseif state == 'active' then
-    local ends = redis.call('ZSCORE', KEYS[2], id)
+    local ends = redis.call('ZSCORE', prefix .. 'lease', id)
     local ago = ends and now / 1e9 - ends
     if not ends or ago > tonumber(lost) and ago < tonumber(left) then
       return is('lost', ends)
     end
     return is(ago < tonumber(left) and 'runs' or 'left', ends)
   elseif state == 'retry' then
-    local due = redis.call('ZSCORE', KEYS[3], id)
+    local due = redis.call('ZSCORE', prefix .. 'retry', id)
     -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued.
     if not found[5] or found[4] == found[5] or string.find(found[5], '^%d+$') then
       return is('waits', due)
@@ -82,7 +82,7 @@ local function head(task, sequence, id, now, lost, left)
     end
     return is('failed', due)
   elseif state == 'scheduled' then
-    return is('later', redis.call('ZSCORE', KEYS[4], id))
+    return is('later', redis.call('ZSCORE', prefix .. 'scheduled', id))
   end
   return is('comes')
 end

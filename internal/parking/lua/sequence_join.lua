@@ -1,5 +1,6 @@
 -- Adds a task to the sequence of a key and returns the tasks before it. It must be atomic: two tasks must not get the
--- same position, and no task may pass another between its arrival and the answer. On one node it begins with head.lua.
+-- same position, and no task may pass another between its arrival and the answer. It begins with sequence.lua, and on one node
+-- with head.lua.
 --
 -- KEYS  1 sequence of the key   2 waiters of the key   3 on one node, hash of the member's task
 -- ARGV  1 member   2 position that the member had before (us), or ''   3 how many of those in front to name
@@ -9,9 +10,7 @@
 --
 -- Returns {how many stand before it, -1 when it has not joined; position (us), 1 when the member has joined by this call or
 -- else 0, 1 when it was still parked or else 0, position of the first (us), 1 when the first is parked or else 0, 1 when the
--- first has begun to work or else 0, then the first of those before it and their scores...}. A new position is later than
--- all others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a position,
--- and half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
+-- first has begun to work or else 0, then the first of those before it and their scores...}.
 local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local fresh = tonumber(ARGV[6])
 if KEYS[3] then
@@ -29,23 +28,7 @@ for i = 7, #ARGV, 2 do
     redis.call('ZREM', sequence, ARGV[i])
   end
 end
-if fresh == 1 then
-  redis.call('ZREM', sequence, member)
-end
-local score, joined = tonumber(redis.call('ZSCORE', sequence, member) or nil), 0
-if not score then
-  score, joined = tonumber(ARGV[2]), 1
-  if not score then
-    local time = redis.call('TIME')
-    score = time[1] * 1000000 + time[2]
-    local last = redis.call('ZRANGE', sequence, -1, -1, 'WITHSCORES')[2]
-    if last then
-      score = math.max(score, math.floor(tonumber(last)) + 1)
-    end
-  end
-  redis.call('ZADD', sequence, string.format('%.0f', score), member)
-  redis.call('PERSIST', sequence) -- it lives as long as its tasks
-end
+local score, joined = arrive(sequence, member, tonumber(ARGV[2]), fresh == 1)
 local place = math.floor(score)
 local ahead, front = redis.call('ZRANK', sequence, member), {}
 local first, waits, begun = place, 0, 0
@@ -55,7 +38,7 @@ if ahead > 0 and most > 0 then
   first = math.floor(before)
   begun = before > first and 1 or 0
   waits = redis.call('ZSCORE', KEYS[2], front[1]) and 1 or 0
-elseif ahead == 0 and ARGV[5] == '1' and score == place then
-  redis.call('ZADD', sequence, 'XX', string.format('%.1f', place + 0.5), member)
+elseif ahead == 0 and ARGV[5] == '1' then
+  begin(sequence, member, score)
 end
 return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, unpack(front)}

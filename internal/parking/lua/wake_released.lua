@@ -2,11 +2,11 @@
 -- Cases that need more than this are left to wake.lua; a test compares what both leave. It runs on one node alone, because
 -- the waiters tell which keys it touches.
 
--- wakeReleased(waiters, most, now (ns), unserved queues: see grant.lua) moves the next waiters of a key to the heads of
--- their queues, so many at most. It returns {waiters left, entries that were woken...} and the names of their hashes; or
--- nil, and nothing was done, if there is none or one of them cannot run.
-local function wakeReleased(waiters, most, now, unserved)
-  local entries = redis.call('ZRANGE', waiters, 0, most)
+-- wakeReleased(waiters, most, now (ns), unserved queues: see grant.lua; the sequence of the key if it has one) moves the next
+-- waiters of a key to the heads of their queues, so many at most. It returns {waiters left, entries that were woken...} and
+-- the names of their hashes; or nil, and nothing was done, if there is none or one of them cannot run.
+local function wakeReleased(waiters, most, now, unserved, sequence)
+  local entries = redis.call('ZRANGE', sequence or waiters, 0, most)
   local behind = table.remove(entries, most + 1)
   local tasks, also, open = {}, {}, {}
   for i, entry in ipairs(entries) do
@@ -50,5 +50,3 @@ local function leaveWaiters(task, waiters)
   end
   forget(task)
 end
-
-return park, wakeReleased, leaveWaiters

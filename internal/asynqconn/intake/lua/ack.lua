@@ -8,7 +8,8 @@
 -- ARGV  1 how many acknowledgements   2... for the fetch: see grant.lua
 --       then of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
---       4 1 when the run has not succeeded if one of them was lost   5 how many locks   6... the token of each, then
+--       4 1 when the run has not succeeded if one of them was lost   5 'leaves' when the task gives up its place in the
+--       sequence of its only key, 'stays' when it keeps it, or ''   6 how many locks   7... the token of each, then
 --       of each how many tasks to wake that are parked on its key, if it is released; -1 when the client wakes them
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
@@ -55,7 +56,7 @@ local acks, key, arg = {}, 1, 14 + tonumber(ARGV[13])
 local names, freed = {}, {}
 for i = 1, tonumber(ARGV[1]) do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
-  local held, read = tonumber(ARGV[at + 5]), #names
+  local held, read = tonumber(ARGV[at + 6]), #names
   acks[i] = {key = key, keys = keys, arg = arg + 2, at = at, held = held, read = read,
     lost = 0, subscribed = 0, parked = 0, failed = false}
   for k = key + keys, key + keys + held - 1 do
@@ -63,7 +64,7 @@ for i = 1, tonumber(ARGV[1]) do
     names[read + 1], names[read + 2] = lock, lock .. ':notify'
     read = read + 2
   end
-  key, arg = key + keys + held, at + 6 + 2 * held
+  key, arg = key + keys + held, at + 7 + 2 * held
 end
 local queues = key
 local values = calls('MGET', names)
@@ -82,7 +83,7 @@ local function free(a)
       if notify then
         spared[lock], heard[lock] = true, redis.pcall('PUBLISH', lock, '1') ~= 0
       end
-    elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 5 + i]) then
+    elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 6 + i]) then
       a.lost = i
     end
     if notify then
@@ -90,7 +91,7 @@ local function free(a)
       if call('EXISTS', waitersOf(lock)) == 1 then
         a.parked = a.parked + 1
         a.wakes = a.wakes or {}
-        a.wakes[i] = value == owner and tonumber(ARGV[a.at + 5 + a.held + i])
+        a.wakes[i] = value == owner and tonumber(ARGV[a.at + 6 + a.held + i])
       end
     end
   end
@@ -119,6 +120,10 @@ local function finish(a)
       ended = 0
     elseif waiters then
       a.task, a.left = task, waiters
+    end
+    if ended == 1 and ARGV[at + 5] == 'leaves' then
+      load()
+      pcall(depart, task, KEYS[a.key + a.keys]) -- those behind it pass an entry that is left over
     end
   end
   if ended == 1 and a.lost == 0 and a.subscribed == 0 then
@@ -188,7 +193,11 @@ local function wake(a, reply)
   for i = 1, a.held do
     local most, lock, list, tasks = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil, nil
     if most and most > 0 and wakeReleased then
-      list, tasks = wakeReleased(waitersOf(lock), most, ARGV[11], ARGV[12])
+      local waiters, sequence = waitersOf(lock), nil
+      if ARGV[a.at + 5] ~= '' then
+        sequence = 'railtoken:sequence:' .. string.match(lock, '{.*}$')
+      end
+      list, tasks = wakeReleased(waiters, most, ARGV[11], ARGV[12], sequence)
     end
     if list then
       a.parked, reply[4] = a.parked - 1, reply[4] - 1

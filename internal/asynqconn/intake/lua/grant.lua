@@ -8,8 +8,8 @@
 --
 -- What a fetch is told is in ARGV from an index at on:
 --   1 its name   2 most tasks   3 when asynq's lease ends (s)
---   4 types of tasks whose keys are taken: "|type=ttl|type=ttl,after,most,behind|", empty for none. ttl is that of the
---   locks (ms). Tasks of a type without the rest are not parked here. Others are, behind so many that are parked on the
+--   4 types of tasks whose keys are taken: "|type=ttl|type=ttl/order,after,most,behind|", empty for none. ttl is that of the
+--   locks (ms). Only the first task in the order of its key takes the lock. Tasks of a type without the rest are not parked here. Others are, behind so many that are parked on the
 --   key: the next in line tries again by itself so long after the end of the lock, and most from now at the latest (ms)
 --   5 and 6 beginning and end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see
 --   acquire.lua   10 now (ns)
@@ -43,27 +43,58 @@ local function kindOf(message)
   end
 end
 
--- ttlOf(types, kind) returns the TTL of the locks of a type of tasks, or false if they are not taken.
-local ttls = {}
+-- ttlOf(types, kind) returns the TTL of the locks of a type of tasks, or false if they are not taken; orders has their order.
+local ttls, orders = {}, {}
 local function ttlOf(types, kind)
   local ttl = ttls[kind]
   if ttl == nil then
     local _, found = string.find(types, '|' .. kind .. '=', 1, true)
     ttl = found and string.match(types, '^%d+', found + 1) or false
     ttls[kind] = ttl
+    orders[kind] = found and string.match(types, '^%d+/(%l+)', found + 1)
   end
   return ttl
 end
 
--- lock(message, recorded, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
+-- load() loads the functions of package parking, which most calls do not need. They stay nil if the server parks no tasks.
+local park, wakeReleased, leaveWaiters, admit, begin, depart, loaded
+local function load()
+  local function functions()
+--PARKING--
+  end
+  if not loaded then
+    loaded, park, wakeReleased, leaveWaiters, admit, begin, depart = true, functions()
+  end
+end
+
+-- first(order, recorded, queue key, id, at) returns the place of a task that is the first of its sequence, and nil and the
+-- refusal if another is, or nil if its run has to look.
+local function first(order, recorded, key, id, at)
+  load()
+  if not admit or string.find(recorded, ' ', 1, true) then
+    return nil
+  end
+  local queue = string.match(key, '^asynq:{(.*)}:')
+  return admit(hashOf(key, id), #queue .. ':' .. queue .. id, recorded, order, tonumber(ARGV[at + 9]))
+end
+
+-- lock(message, recorded, queue key, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
 -- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
 -- counter}; or false.
-local function lock(message, recorded, id, number, at)
+local function lock(message, recorded, key, id, number, at)
   local types = ARGV[at + 3]
   local kind = types ~= '' and kindOf(message)
   local ttl = kind and ttlOf(types, kind)
   if not ttl then
     return false
+  end
+  local order, place = orders[kind], nil
+  if order then
+    local ok, found, refusal = pcall(first, order, recorded, key, id, at)
+    if not ok or not found then
+      return ok and refusal or false
+    end
+    place = found
   end
   local owner = ARGV[at + 4] .. string.format('%03d', number) .. ARGV[at + 5] .. kind .. '/' .. id
   if #owner > 500 then
@@ -89,6 +120,9 @@ local function lock(message, recorded, id, number, at)
       counter[2] = n
       return counter
     end
+  end
+  if place then
+    begin(unpack(place))
   end
   return counters
 end
@@ -157,19 +191,8 @@ local function settle(reply)
   end
 end
 
--- load() loads the functions of package parking, which most calls do not need. They stay nil if the server parks no tasks.
-local park, wakeReleased, leaveWaiters, loaded
-local function load()
-  local function functions()
---PARKING--
-  end
-  if not loaded then
-    loaded, park, wakeReleased, leaveWaiters = true, functions()
-  end
-end
-
 -- Groups of tasks that were refused in this call, by their recorded keys; of several types or queues the last one. A group
--- has what park_fetched.lua needs, and what the reply tells of it.
+-- has what park_fetched.lua needs, and what the reply tells of it. Each task is refused alone if an order decides that.
 local groups = {}
 
 -- parking() returns the function parks. Most calls need none of this.
@@ -179,9 +202,9 @@ local function parking()
   -- have to be on standby, which their server decides.
   local function groupOf(queue, prefix, message, recorded, counters, at)
     local types, kind = ARGV[at + 3], kindOf(message)
-    local group = {queue = queue, kind = kind, counters = counters}
+    local group = {queue = queue, kind = kind, counters = counters, alone = orders[kind]}
     local _, found = string.find(types, '|' .. kind .. '=', 1, true)
-    local after, most, behind = string.match(types, '^%d+,(%d+),(%d+),(%d+)', found + 1)
+    local after, most, behind = string.match(types, '^[%d/%l]+,(%d+),(%d+),(%d+)', found + 1)
     if not after then
       return group
     end
@@ -281,10 +304,10 @@ local function grant(reply, first, most, at)
     found[1] = before or found[1]
     local message, recorded, counters = found[1], found[6], nil
     local group = recorded and groups[recorded]
-    if group and group.queue == queue and group.kind == kindOf(message) then
+    if group and not group.alone and group.queue == queue and group.kind == kindOf(message) then
       counters = group.counters
     else
-      counters = recorded and lock(message, recorded, id, i, at)
+      counters = recorded and lock(message, recorded, KEYS[k], id, i, at)
     end
     room = room - (message and #message or 0)
     local held = counters and counters[1] == 0

@@ -1,0 +1,62 @@
+-- Part of the scripts that fetch and acknowledge tasks: the head rule for tasks that keep an order (docs/design.md, 5.3). It
+-- runs on one node alone. Before it stand head.lua and sequence.lua.
+
+-- What this call knows of the first tasks of sequences, by the names of the sequences: the entry, and the refusal of those
+-- behind it.
+local fronts = {}
+
+-- ahead(sequence, entry, which is first, asynq's state of its task, how long it is the first at least (ms)) notes the first
+-- task, and returns the refusal of the others, in the form of one by acquire.
+local function ahead(sequence, entry, state, lasts)
+  local id, prefix = parse(entry)
+  local label = 'the first task of the sequence, ' .. string.sub(prefix, 8, -3) .. '/' .. id .. ' (' .. state .. ')'
+  fronts[sequence] = {entry = entry, refusal = {0, 1, '', math.floor(lasts), '0', label}}
+  return fronts[sequence].refusal
+end
+
+-- passed(state, deadline as head returns it, now (ns)) returns whether a task that waits may be past its deadline: its message
+-- has that if it was never refused.
+local function passed(state, deadline, now)
+  if deadline == '' then
+    return state == 'retry'
+  end
+  return state ~= 'active' and tonumber(deadline) > 0 and tonumber(deadline) <= now / 1e9
+end
+
+-- admit(task, entry, key, how the task keeps its position, now (ns)) has a task that is being fetched join the sequence of its
+-- key. It returns its place when it is the first, which may take the lock: {sequence, entry, score}; nil and the refusal when
+-- it stands behind one that will run or runs; and nothing when its run has to look: the first has failed, or its worker may
+-- have died.
+local function admit(task, entry, key, how, now)
+  local sequence = 'railtoken:sequence:{' .. key .. '}'
+  local score = arrive(sequence, entry, nil, enlist(task, sequence, how)[2] == 1)
+  local front = fronts[sequence]
+  if front and front.entry ~= entry then
+    return nil, front.refusal
+  end
+  for _ = 1, 10 do
+    local first = redis.call('ZRANGE', sequence, 0, 0)[1]
+    if first == entry then
+      ahead(sequence, entry, 'active', (left_after + lost_after) * 1000)
+      return {sequence, entry, score}
+    end
+    local id, _, hash = parse(first)
+    local verdict, state, at, deadline = unpack(head(hash, sequence, id, now, lost_after, left_after))
+    if verdict == 'gone' then
+      redis.call('ZREM', sequence, first)
+    elseif verdict ~= 'runs' and verdict ~= 'comes' and verdict ~= 'waits' or passed(state, deadline, now) then
+      return nil
+    else
+      local lasts = tonumber(at) == 0 and left_after or tonumber(at) - now / 1e9
+      return nil, ahead(sequence, first, state, math.max(lasts + (verdict == 'runs' and lost_after or 0), 0) * 1000)
+    end
+  end
+end
+
+-- depart(task, lock) removes a task whose run has ended from the sequence of the key of a lock.
+local function depart(task, lock)
+  local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
+  redis.call('ZREM', 'railtoken:sequence:' .. string.match(lock, '{.*}$'), #queue .. ':' .. queue .. id)
+end
+
+return park, wakeReleased, leaveWaiters, admit, begin, depart
