@@ -72,6 +72,9 @@ func (a *app) printExplanation(e explain.Explanation) {
 	if e.Key != "" {
 		row("key", plain(e.Key))
 	}
+	for _, key := range e.OtherKeys {
+		row("or key", plain(key))
+	}
 	row("worker", e.Worker)
 	if e.Worker != "" && e.Key != "" {
 		row("waiters", strconv.Itoa(e.Waiters))

@@ -153,8 +153,10 @@ func (a *app) join(
 		row(k.Key).Waiters = k.Waiters
 	}
 	for _, w := range waiters { // the oldest first
-		if r := row(w.Key); r.oldest.IsZero() {
-			r.oldest, r.Oldest = w.Since, moment(w.Since)
+		for _, key := range append([]string{w.Key}, w.Also...) {
+			if r := row(key); r.oldest.IsZero() {
+				r.oldest, r.Oldest = w.Since, moment(w.Since)
+			}
 		}
 	}
 	for _, h := range held {

@@ -49,11 +49,12 @@ func (p *Page) authorize(r *http.Request, action string) ([]string, error) {
 func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	fields, err := p.opts.Tasks.HMGet(ctx, parking.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result", "railtoken:sequence").Result()
+	fields, err := p.opts.Tasks.HMGet(ctx, parking.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result",
+		"railtoken:sequence", "railtoken:also").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of task %s: %w", t, err)
 	}
-	var text [4]string
+	var text [5]string
 	for i := range text {
 		text[i], _ = fields[i].(string)
 	}
@@ -61,6 +62,7 @@ func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) 
 	if key, ok := parking.KeyOf(text[0]); ok {
 		all = append(all, key)
 	}
+	all = append(all, parking.AlsoOf(text[4])...)
 	if key, ok := parking.SequenceOf(text[3]); ok {
 		all = append(all, key)
 	}

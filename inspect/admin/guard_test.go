@@ -112,6 +112,22 @@ func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 
 // Whatever key, task and queue a request names to any route of the page, Authorize is asked about the keys that the task
 // really has.
+func TestAuthorizeIsAskedAboutEveryAwaitedKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _, key string) error {
+		if key == "tenant-b:1" {
+			return errors.New("only for its tenant")
+		}
+		return nil
+	}}).crowd("tenant-a:1", "second", "third")
+	if err := r.client.HSet(t.Context(), "asynq:{default}:t:second", "railtoken:also",
+		" railtoken:waiters:{tenant-c:1} railtoken:waiters:{tenant-b:1} ").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.get(http.StatusOK, "/task?queue=default&task=third")
+	r.get(http.StatusForbidden, "/task?queue=default&task=second")
+}
+
 func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 	t.Parallel()
 	const private = "tenant-b:1"

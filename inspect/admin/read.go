@@ -162,10 +162,12 @@ func join(waiters []delayqueue.Waiter, awaited []delayqueue.AwaitedKey, workers 
 		return &rows[i]
 	}
 	for _, w := range waiters {
-		r := row(w.Key)
-		r.Waiters++
-		if r.Oldest.IsZero() {
-			r.Oldest = w.Since
+		for _, key := range append([]string{w.Key}, w.Also...) {
+			r := row(key)
+			r.Waiters++
+			if r.Oldest.IsZero() {
+				r.Oldest = w.Since
+			}
 		}
 	}
 	for _, k := range awaited {

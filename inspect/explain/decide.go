@@ -27,6 +27,8 @@ type Explanation struct {
 	Also  []Cause `json:"also,omitempty"` // what would hold it up next
 
 	Key string `json:"key,omitempty"` // the one that it waits for
+	// OtherKeys are further keys that it waits for: the first of all its keys that is released brings it back.
+	OtherKeys []string `json:"other_keys,omitempty"`
 	// Position counts from 1: in the sequence of the key if its tasks run in order, otherwise among the waiters.
 	Position  int        `json:"position,omitempty"`
 	Waiters   int        `json:"waiters,omitempty"`
@@ -52,7 +54,7 @@ type Explanation struct {
 func decide(f facts) Explanation {
 	e := Explanation{
 		Task: f.task.String(), Type: f.taskType, State: f.state, Key: f.key, Position: f.position, Waiters: f.waiters,
-		Conflicts: f.conflicts, Since: moment(f.first), Timer: moment(f.due),
+		OtherKeys: f.others, Conflicts: f.conflicts, Since: moment(f.first), Timer: moment(f.due),
 	}
 	if f.sequence.position > 0 {
 		e.Position = f.sequence.position
@@ -193,7 +195,7 @@ func words(e *Explanation, f facts) {
 		e.Expected, e.Remedy = "as soon as the key is released", ofLongHold(f)
 	case Held:
 		e.Why = "its key is held by " + holderOf(f) + ", and it is next"
-		e.Expected, e.Remedy = "as soon as the key is released"+latest(f), ofLongHold(f)
+		e.Expected, e.Remedy = "as soon as the key is released"+orOther(f)+latest(f), ofLongHold(f)
 	case Behind:
 		e.Why = "it is behind " + tasks(e.Position-1)
 		if f.sequence.position > 1 {
@@ -202,7 +204,7 @@ func words(e *Explanation, f facts) {
 		if f.holder != nil {
 			e.Why += "; its key is held by " + holderOf(f)
 		}
-		e.Expected = "when the tasks before it are done" + latest(f)
+		e.Expected = "when the tasks before it are done" + orOther(f) + latest(f)
 		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
 		if f.sequence.position > 0 {
 			e.Remedy = ""
@@ -385,6 +387,18 @@ func tasks(n int) string {
 		return "one task"
 	}
 	return fmt.Sprintf("%d tasks", n)
+}
+
+// orOther says that the task waits for further keys; empty if it does not.
+func orOther(f facts) string {
+	switch len(f.others) {
+	case 0:
+		return ""
+	case 1:
+		return ", or its other key is released"
+	default:
+		return fmt.Sprintf(", or one of its %d other keys is released", len(f.others))
+	}
 }
 
 // latest says when the task's own timer ends.

@@ -28,7 +28,8 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 		want  []Cause
 		says  string
 	}{
-		"held": {parked, []Cause{Held}, "for 1s"},
+		"held":               {parked, []Cause{Held}, "for 1s"},
+		"held, one of three": {with(func(f *facts) { f.others = []string{"m", "n"} }), []Cause{Held}, "or one of its 2 other keys is released"},
 		"a failed head": {with(func(f *facts) {
 			f.position, f.holder, f.retried, f.sequence = 0, nil, 1, place{position: 1}
 		}), []Cause{RetryLater}, "it has failed 1 of"},
@@ -117,8 +118,8 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			if got := append([]Cause{e.Cause}, e.Also...); !slices.Equal(got, tc.want) {
 				t.Errorf("causes %v, want %v", got, tc.want)
 			}
-			if !strings.Contains(e.Why, tc.says) {
-				t.Errorf("%q does not say %q", e.Why, tc.says)
+			if !strings.Contains(e.Why+", "+e.Expected, tc.says) {
+				t.Errorf("%q, %q do not say %q", e.Why, e.Expected, tc.says)
 			}
 			if e.Expected == "" {
 				t.Error("nothing is said about its start")

@@ -88,7 +88,7 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 	}
 	if f.delayed() && f.position == 0 && f.sequence.position == 0 {
 		// Its record names the key for which it was woken, but it does not wait for it now.
-		f.key, f.holder, f.conflicts, f.postponed = "", nil, 0, f.putBack
+		f.key, f.others, f.holder, f.conflicts, f.postponed = "", nil, nil, 0, f.putBack
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		fields = p.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:conflicts", "railtoken:first", "railtoken:keys",
-			"railtoken:nonce", "pending_since", "railtoken:sequence")
+			"railtoken:nonce", "pending_since", "railtoken:sequence", "railtoken:also")
 		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
 		paused = p.Exists(ctx, t.Prefix()+"paused")
 		if f.state == "pending" {
@@ -126,12 +126,12 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 7)
+	text := make([]string, 8)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
 	if key, ok := parking.KeyOf(text[0]); ok && f.state == "retry" {
-		f.key = key
+		f.key, f.others = key, parking.AlsoOf(text[7])
 	} else if key, ok := parking.SequenceOf(text[6]); ok && f.delayed() {
 		f.key = key
 	}

@@ -30,6 +30,7 @@ type facts struct {
 	// key is the key that it waits for; empty if that is not known. position counts from 1 among its waiters; 0 if it is
 	// not among them.
 	key       string
+	others    []string // further keys that it waits for: a task of items
 	keys      []string // of the task, as far as they are known
 	position  int
 	waiters   int

@@ -94,6 +94,7 @@ type waiting struct {
 	task  delayqueue.Task
 	state string
 	key   string
+	also  []string
 	first time.Time
 	msg   string
 }
@@ -115,7 +116,7 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 		}
 	}
 	err = pipelined(ctx, client, tasks, func(p redis.Pipeliner, w *waiting) *redis.SliceCmd {
-		return p.HMGet(ctx, parking.Task(w.task).Hash(), "state", "railtoken:waiters", "railtoken:first")
+		return p.HMGet(ctx, parking.Task(w.task).Hash(), "state", "railtoken:waiters", "railtoken:first", "railtoken:also")
 	}, func(w *waiting, reply *redis.SliceCmd) { w.read(reply.Val()) })
 	if err != nil {
 		return err
@@ -130,7 +131,9 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 		case w.over():
 			f.Lost = append(f.Lost, w.task)
 		case w.key != "":
-			names[w.key] = true
+			for _, key := range append(w.also, w.key) {
+				names[key] = true
+			}
 			f.note(w)
 		}
 	}
@@ -150,13 +153,13 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 }
 
 func (w *waiting) read(fields []any) {
-	text := make([]string, 3)
+	text := make([]string, 4)
 	for i, field := range fields {
 		text[i], _ = field.(string)
 	}
 	w.state = text[0]
 	if key, ok := parking.KeyOf(text[1]); ok {
-		w.key = key
+		w.key, w.also = key, parking.AlsoOf(text[3])
 	}
 	if us, err := strconv.ParseInt(text[2], 10, 64); err == nil && us > 0 {
 		w.first = time.UnixMicro(us)
