@@ -9,8 +9,8 @@ source "$(dirname "$0")/lib.sh"
 scripts/test-deps.sh
 find_packages "$@"
 export REDISTEST_REQUIRE=1
-# The package that takes longest begins first, so that it is not what is waited for at the end.
-(($# > 0)) || packages=(./locking "${packages[@]}")
+# The packages that take longest begin first, so that they are not what is waited for at the end.
+(($# > 0)) || packages=(./middleware ./internal/parking ./internal/simulate ./internal/crashtest ./locking ./attach "${packages[@]}")
 # Tests wait for servers and clocks more than they compute.
 parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
 if [[ ${RACE:-} ]]; then
