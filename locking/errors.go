@@ -29,7 +29,7 @@ var (
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
 	// ErrForeign reports that a Redis key of a lock, or of its fence counter, has a value that no lock has. Nothing was
-	// taken, and the value is as it was.
+	// taken, and the value is as it was, except that a string in the place of the counter no longer expires.
 	ErrForeign = errors.New("locking: another program uses a Redis key of this lock " +
 		"(railtoken:lock:{key}, or the same with :fence): delete it, or choose other names with RedisKey")
 
