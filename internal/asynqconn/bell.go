@@ -26,8 +26,8 @@ const (
 // a BLMOVE waits in Redis, from the end of the list of pending tasks to the same end: Redis answers it when there is a
 // task, and the list stays as it is. So nothing depends on the answer, and a server looks at its intervals all the same.
 //
-// All idle servers of a queue hear of each task. One that has come in vain does not listen for a while, twice as long
-// each time. A bell is safe for concurrent use.
+// All idle servers of a queue hear of each task. One that has come in vain twice in a row does not listen for a while,
+// twice as long each time. A bell is safe for concurrent use.
 type bell struct {
 	client *redis.Client // with connections of its own; nil: it never rings
 	rung   chan struct{}
@@ -116,8 +116,10 @@ func (b *bell) followed(found bool, interval time.Duration) {
 	case b.rang.Before(b.begun):
 		return
 	}
+	if b.next > 0 { // the first time, a call of this server with acknowledgements may have been faster
+		b.quiet = time.Now().Add(b.next)
+	}
 	b.next = min(max(2*b.next, interval), quietMost)
-	b.quiet = time.Now().Add(b.next)
 }
 
 // close ends the calls. It does not ring any more.
