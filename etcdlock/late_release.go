@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -13,6 +14,9 @@ import (
 // lateAtOnce is how many locks are deleted at once. etcd limits the operations of a transaction together with those of a
 // transaction within it, which has one.
 const lateAtOnce = opsPerTxn - 1
+
+// mostLate is how many such transactions are under way at the same time.
+const mostLate = 16
 
 // lateReleases repeats releases without an answer in the background, until etcd has answered: the oldest first, and in
 // batches, so that thousands of keys become free soon after etcd goes on. Each is idempotent, because it deletes the
@@ -50,21 +54,28 @@ func (r *lateReleases) add(g *grant) {
 	}
 }
 
-// try makes releases until none is left.
+// try makes releases until none is left: one batch first, and twice as many at the same time after each answer, because
+// each of them waits in etcd behind the attempts that are being undone.
 func (r *lateReleases) try(ctx context.Context) error {
-	for {
+	for batches := 1; ; batches = min(2*batches, mostLate) {
 		r.mu.Lock()
-		batch := slices.Clone(r.waiting[:min(len(r.waiting), lateAtOnce)])
-		r.running = len(batch) > 0
+		now := slices.Clone(r.waiting[:min(len(r.waiting), batches*lateAtOnce)])
+		r.running = len(now) > 0
 		r.mu.Unlock()
-		if len(batch) == 0 || r.leases.isClientClosed() {
+		if len(now) == 0 || r.leases.isClientClosed() {
 			return nil
 		}
-		if err := r.release(ctx, batch); err != nil {
+		errs := make([]error, (len(now)+lateAtOnce-1)/lateAtOnce)
+		var calls sync.WaitGroup
+		for i := range errs {
+			calls.Go(func() { errs[i] = r.release(ctx, now[i*lateAtOnce:min((i+1)*lateAtOnce, len(now))]) })
+		}
+		calls.Wait()
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
 		r.mu.Lock()
-		r.waiting = r.waiting[len(batch):]
+		r.waiting = r.waiting[len(now):]
 		r.mu.Unlock()
 	}
 }
