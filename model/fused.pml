@@ -130,6 +130,7 @@
 #define REPEAT_ANSWERS   43  /* the reply to a repeated ack is taken for the answer to the fetch of its first copy */
 #define STOP_UNRECALLED  44  /* shutdown does not wait for the recalls of the fetches of lost acks */
 #define ADMIT_BEHIND     45  /* in order: the fetch admits a task behind one that waits */
+#define COUNTS_TAKEN     46  /* a success counts although its lease has ended and another owner has had the key */
 
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
@@ -206,6 +207,7 @@ bit corrected;                /* the recorded key of task 0 was put right */
 byte left = BUDGET;
 byte ran;                     /* tasks whose function has returned */
 byte top[KEYS];               /* the largest token that has begun */
+short taken;                  /* bit r: while the function of run r was at work, another owner has got a key of it: the counter tells */
 byte excused;                 /* bit k: a lock of key k has expired, or a task on its way to it was killed: timers are for that */
 byte touched;                 /* tasks that have been looked at: the others are alike */
 #if MUTANT == SYNCER_BY_ID
@@ -305,6 +307,14 @@ bit fused, mine, found, usedUp, bare;
 #define TASK(F) F(0) -> t = 0 :: F(1) -> t = 1 :: F(2) -> t = 2 :: F(3) -> t = 3
 #endif
 
+/* Run v becomes the owner of key j. A running function of another one on this key has lost it, whatever its worker believes. */
+#define TAKEN_FROM(r, j, v) ((r) != (v) && phase[r] == RUNNING && (NOTED(tk[r]) & BIT(j)) -> BIT(r) : 0)
+inline own(j, v) {
+  lock[j] = v;
+  taken = taken | TAKEN_FROM(1, j, v) | TAKEN_FROM(2, j, v) | TAKEN_FROM(3, j, v) | TAKEN_FROM(4, j, v) | TAKEN_FROM(5, j, v) |
+          TAKEN_FROM(6, j, v) | TAKEN_FROM(7, j, v)
+}
+
 /* ---- Parts of the scripts --------------------------------------------------------------------------------------------------- */
 
 /* The task x becomes active in a new run of worker v, granted by a call. standby: 0, or the run whose lock it is to inherit. */
@@ -349,11 +359,11 @@ inline grant(x, v, call, standby) {
        :: else ->
           base[n] = n;
           if
-          :: MUTANT == PASS_PARTIAL && call <= RUNS -> lock[k] = n
+          :: MUTANT == PASS_PARTIAL && call <= RUNS -> own(k, n)
           :: else ->
-             if :: NOTED(x) & 1 -> lock[0] = n :: else fi;
+             if :: NOTED(x) & 1 -> own(0, n) :: else fi;
 #if KEYS > 1
-             if :: NOTED(x) & 2 -> lock[1] = n :: else fi;
+             if :: NOTED(x) & 2 -> own(1, n) :: else fi;
 #endif
              skip
           fi;
@@ -546,7 +556,7 @@ inline leaveLock(call) {
      if
      :: LEAVES(k) ->
         if
-        :: heir != 0 -> lock[k] = heir; excused = excused & ~BIT(k)
+        :: heir != 0 -> own(k, heir); excused = excused & ~BIT(k)
         :: else -> lock[k] = 0; spare = spare | BIT(k)
         fi
      :: else
@@ -664,6 +674,7 @@ inline over(r) {
     /* A standby that has begun ends the lock of the run before it, so that an ack of that run which still names it finds nothing. */
     assert(MUTANT != 0 || !BEGUN(r) || base[r] == 0 || base[r] == r || !OWNSANY(base[r])); /* ENDED */
     phase[r] = NONE;
+    taken = taken & ~BIT(r);
     by[r] = 0;
     base[r] = 0;
     token[r] = 0;
@@ -851,6 +862,7 @@ inline begin() {
 
 #define BELIEVES(r, j) (AT_WORK(r) && (good & BIT(r)) && (REAL(tk[r]) & BIT(j)))
 #define BELIEVERS(j) (BELIEVES(1, j) + BELIEVES(2, j) + BELIEVES(3, j) + BELIEVES(4, j) + BELIEVES(5, j) + BELIEVES(6, j) + BELIEVES(7, j))
+#define ALONE(j)       (!(REAL(tk[me]) & BIT(j)) || top[j] == token[me])
 #define WORKS(r, j)    (AT_WORK(r) && (REAL(tk[r]) & BIT(j)))
 #define ATWORKS(j) (WORKS(1, j) + WORKS(2, j) + WORKS(3, j) + WORKS(4, j) + WORKS(5, j) + WORKS(6, j) + WORKS(7, j))
 #define IN(s, x)       (((s) & BIT(x)) != 0)
@@ -983,11 +995,22 @@ active proctype World() {
      :: phase[me] == ABANDONED || (leaseless & BIT(me)) -> phase[me] = LEFTOVER
      :: else ->
         phase[me] = RETURNED;
+        /* A success counts under a valid lease, and under one that has ended if no other owner has had a key since. */
         if
-        :: true
-        :: EVENT(RETRY) -> spend; out[me] = 1
-        :: EVENT(ARCHIVE) -> spend; out[me] = 2
-        fi
+        :: (good & BIT(me)) || !(taken & BIT(me)) || MUTANT == COUNTS_TAKEN ->
+           if
+           :: !(good & BIT(me)) -> reach(9)
+           :: else
+           fi;
+           assert(MUTANT != 0 && MUTANT != COUNTS_TAKEN || ALONE(0) && ALONE(KEYS - 1)); /* COUNTED */
+           if
+           :: true
+           :: EVENT(RETRY) -> spend; out[me] = 1
+           :: EVENT(ARCHIVE) -> spend; out[me] = 2
+           fi
+        :: else -> out[me] = 1
+        fi;
+        taken = taken & ~BIT(me)
      fi
 
   /* A call with an ack, the first one or a repetition. */
@@ -1137,7 +1160,7 @@ active proctype World() {
           do
           :: k < KEYS ->
              if
-             :: NOTED(tk[me]) & BIT(k) -> lock[k] = me
+             :: NOTED(tk[me]) & BIT(k) -> own(k, me)
              :: else
              fi;
              k++

@@ -236,6 +236,7 @@ check fused-r-two-at-work fails SEEN -DREACH=5
 check fused-r-recall-last fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=6
 check fused-r-recall-first fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=7
 check fused-r-late-takes fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=8
+check fused-r-ended-counts fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=9
 
 # Protocols known to be wrong.
 check fused-m01-ack-forgets fails ALL_END -DMUTANT=1
@@ -287,6 +288,8 @@ check fused-m42-mark-ignored fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DM
 check fused-m43-repeat-answers fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=43
 check fused-m44-stop-unrecalled fails CLEAN_EXIT -DPASS=0 -DBUDGET=2 -DEVENTS=LOSS+STOP -DMUTANT=44
 check fused-m45-admit-behind fails IN_ORDER -DPASS=0 -DORDER=1 -DBUDGET=2 -DMUTANT=45
+check fused-m46-counts-taken fails COUNTED -DPASS=0 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
+check admit-m46-counts-taken fails COUNTED -DLEVEL=2 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
 
 ((ran > 0)) || fail "no configuration has that name"
 if ((bad > 0)); then
