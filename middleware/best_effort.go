@@ -25,10 +25,6 @@ func (bestEffort) admit(context.Context) (*locking.HeldError, error) {
 	return nil, nil //nolint:nilnil // it may always try
 }
 
-func (bestEffort) confirm(_ context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
-	return lease, nil, nil
-}
-
 func (bestEffort) ahead() int { return 0 }
 
 func (bestEffort) stays(context.Context, bool, error) bool { return false }

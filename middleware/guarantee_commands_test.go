@@ -151,6 +151,8 @@ func nameOf(cmd redis.Cmder, err error) string {
 	switch {
 	case is(0, "railtoken:waiters:"):
 		return "wake"
+	case is(0, "railtoken:sequence:"):
+		return "sequence"
 	case is(0, "railtoken:lock:") && rest == 2:
 		return "release"
 	case is(0, "railtoken:lock:") && rest == 4:
@@ -207,6 +209,7 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 			"fetch":            tasks, // to find the key held
 			"acquire, refused": tasks,
 			"park":             tasks,
+			"sequence":         1, // the holder's look for one, before its wake
 			"wake":             1, // by the holder; the tasks wake one another as they are done, and are fetched with that
 			"acquire":          tasks,
 			"release":          1, // the holder's

@@ -49,9 +49,6 @@ type ordering interface {
 	// admit returns the first task of the sequence, as the holder of the key, if that is not this task. It returns nil
 	// if this task may try to lock its keys.
 	admit(ctx context.Context) (*locking.HeldError, error)
-	// confirm checks again that this task is the first of the sequence, after it has waited for the lock alone. If it
-	// is not, confirm releases the lease.
-	confirm(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error)
 	// ahead returns how many tasks were before this one when it was last admitted or refused; 0 without a sequence.
 	ahead() int
 	// stays reports whether a task keeps its position after its handler has returned err: it will run again, and no

@@ -45,7 +45,7 @@ const (
 type Requeue struct {
 	// Standby is the maximum number of tasks of a server that wait in their slots for one key; 4 when zero, none when
 	// negative. Only as many tasks wait as it takes to bridge the time that a woken task needs to arrive: usually one.
-	// When tasks run in order, only the next task waits.
+	// Tasks that run in order do not wait so.
 	Standby int
 
 	// Delay is the time until a parked task tries again if no release wakes it. When zero, it is the rest of the
@@ -83,7 +83,7 @@ func (r Requeue) Decide(c Conflict) Decision {
 		Limits: r.Limits, OnLimit: r.OnLimit,
 	}
 	until := c.FirstAt.Add(standbyFor(c))
-	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.StandbyLimit > 0 &&
+	if c.MayWait && c.MayStandBy && !c.hasWaited && d.StandbyLimit > 0 &&
 		(c.Reserved || c.Standby < d.StandbyLimit) && c.Now.Before(until) {
 		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
 	}

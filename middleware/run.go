@@ -30,14 +30,13 @@ type run struct {
 
 	withoutLock bool // it has no keys besides those of its items
 
-	outage    outage // of the lock servers
-	refusals  int
-	firstAt   time.Time
-	waiting   bool   // it waits in its slot, within the budget
-	standby   string // the key that it is on standby for
-	reserved  string // the key for which standby has room reserved for it
-	spare     bool   // a slot was free for standby when the room was reserved
-	noStandby bool   // it was on standby in vain
+	outage   outage // of the lock servers
+	refusals int
+	firstAt  time.Time
+	waiting  bool   // it waits in its slot, within the budget
+	standby  string // the key that it is on standby for
+	reserved string // the key for which standby has room reserved for it
+	spare    bool   // a slot was free for standby when the room was reserved
 
 	collected, collectedOnStandby bool           // it has tried to collect its keys, after refusals and on standby
 	collector                     *locking.Lease // while it collects, so that no other task collects one of its keys
@@ -213,7 +212,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	c := r.facts(now, held)
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
+	c.MayStandBy = r.order == BestEffort && r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
 	d := r.Strategy.Decide(c)
 	if d.Outcome == WaitInSlot &&
 		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster
@@ -251,7 +250,7 @@ func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
 	return Conflict{
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
 		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
-		Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
+		Reserved: r.reserved == held.Key, Ahead: r.ordering.ahead(),
 	}
 }
 

@@ -24,11 +24,10 @@ var errOneKey = errors.New("a task that runs in order must have exactly one key:
 // sequence is the ordering of tasks that run in the order in which they arrived (FIFO, StrictFIFO).
 type sequence struct {
 	*run
-	at     time.Time    // the position of the task
-	before int          // how many tasks are before it
-	first  parking.Task // the first task of the sequence
-	outage outage       // of the Redis that has the sequence
-	joined bool         // the task has joined the sequence in this run
+	at     time.Time // the position of the task
+	before int       // how many tasks are before it
+	outage outage    // of the Redis that has the sequence
+	joined bool      // the task has joined the sequence in this run
 }
 
 func (r *sequence) accepts(keys []string) error {
@@ -52,15 +51,14 @@ func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldEr
 		if err == nil {
 			if r.order == StrictFIFO && holdsUp(pos, r.maxAge) {
 				left := r.remove(ctx, pos.First, r.keys[0])
-				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may be another task
+				if len(left.Next) > 0 {
+					r.wakeTask(ctx, left.Next[0], ByRepair) // it may be another task
+				}
 				if !slices.Contains(left.Next, pos.First) {
 					continue
 				}
 			}
-			r.outage, r.at, r.before, r.first, r.joined = outage{}, pos.At, pos.Ahead, pos.First, true
-			if !pos.FirstAgain.IsZero() || !pos.FirstLease.IsZero() && time.Now().After(pos.FirstLease) {
-				r.noStandby = true // the first is parked, has failed, or its worker has died: it will not run soon
-			}
+			r.outage, r.at, r.before, r.joined = outage{}, pos.At, pos.Ahead, true
 			if pos.FirstFailed {
 				r.watch(ctx)
 			}
@@ -119,23 +117,6 @@ func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 		h.Remaining = recovererDelay
 	}
 	return &locking.HeldError{Key: key, Holder: h}
-}
-
-func (r *sequence) confirm(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
-	held, err := r.firstOther(ctx, true)
-	if held == nil && err == nil {
-		return lease, nil, nil
-	}
-	r.noStandby = true
-	_ = r.release(ctx, lease, false)
-	switch {
-	case !lease.ShouldNotify():
-	case held != nil: // the first may have tried the lock in the meantime
-		r.wakeTasks(ctx, []parking.Task{r.first}, ByRelease)
-	default:
-		r.wakeFirst(ctx)
-	}
-	return nil, held, err
 }
 
 func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
@@ -16,25 +15,18 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left park
 		r.watch(ctx) // others may have been parked behind it
 		return
 	}
+	r.noteHold()
 	if w := r.plan.woken[r.keys[0]]; len(w.Tasks) > 0 {
 		r.observeWoken(ctx, r.keys[0], w.Tasks, false)
 		return
 	}
-	next := left.Next
-	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
-		next = next[:min(len(next), 1)]
-	}
-	if len(next) == 0 && (left.Parked > 0 || lease.ShouldNotify()) && !lease.HandedOff() {
+	switch {
+	case left.Parked == 0 && !lease.ShouldNotify() || lease.HandedOff():
+	case len(left.Next) == 0:
 		// A task may have arrived after this one has left, and have been refused by the lock that it still had.
 		r.wakeFirst(ctx)
-		return
-	}
-	cause := ByRelease
-	if lease.HandedOff() && len(next) > 0 {
-		next, cause = next[1:], ByStandby
-	}
-	if left.Parked > 0 || lease.ShouldNotify() {
-		r.wakeTasks(ctx, next, cause)
+	default:
+		r.wakeTask(ctx, left.Next[0], ByRelease)
 	}
 }
 
@@ -56,8 +48,8 @@ func (r *sequence) quit(ctx context.Context) {
 		return
 	}
 	left := r.remove(ctx, r.id, r.keys[0])
-	if left.Parked > 0 {
-		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
+	if left.Parked > 0 && len(left.Next) > 0 {
+		r.wakeTask(ctx, left.Next[0], ByRelease)
 	}
 }
 
@@ -70,21 +62,13 @@ func (r *sequence) wakeFirst(ctx context.Context) {
 	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
 }
 
-// wakeTasks wakes those of the given tasks of the run's key that are parked: the first one for a cause, the others for
-// standby.
-func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause WakeCause) {
-	for i, t := range slices.Backward(tasks) { // the first task last, so that it is at the head of its queue
-		woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
-			return r.engine().WakeTask(ctx, r.keys[0], t)
-		})
-		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
-		if i > 0 {
-			e.Cause = ByStandby
-		}
-		for _, t := range woken.Tasks {
-			e.Next = delayqueue.Task(t)
-			r.observe(ctx, &e)
-		}
+// wakeTask wakes a task of the run's key for a cause, if it is parked.
+func (r *sequence) wakeTask(ctx context.Context, t parking.Task, cause WakeCause) {
+	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
+		return r.engine().WakeTask(ctx, r.keys[0], t)
+	})
+	for _, t := range woken.Tasks {
+		r.observe(ctx, &Event{Kind: Woke, Key: r.keys[0], Cause: cause, Next: delayqueue.Task(t)})
 	}
 }
 

@@ -44,17 +44,16 @@ var orderScenarios = []scenario{
 	},
 	{
 		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.FIFO}},
-		order: middleware.FIFO, deck: true,
+		order: middleware.FIFO,
 		jobs: []job{
 			{ID: "one", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "two", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "three", At: 20 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "four", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
 			{ID: "five", At: 80 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
-			// The first ones may all be parked and woken one by one. Of these two, which come when the others have run, one waits in its slot.
+			// The first ones may all be parked and woken one by one. These two come when the others have run.
 			{ID: "six", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "seven", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
-			// And one of these is handed the key: whether "seven" is depends on the schedule.
 			{ID: "eight", At: 2 * time.Second, Hold: 120 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "nine", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "ten", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},

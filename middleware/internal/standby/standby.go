@@ -190,19 +190,6 @@ func (k *Keys) wakesFor(known *key, handedOff bool, spare func() bool) int {
 	return n
 }
 
-// ReleasedInOrder notes that a key was released whose tasks run in order, and reports whether one of them may be on
-// standby. It reserves no place, because the sequence defines which task is next.
-func (k *Keys) ReleasedInOrder(name string, held time.Duration, spare func() bool) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known := k.keys[name]
-	if known == nil {
-		return false
-	}
-	known.hold = Average(known.hold, held)
-	return known.limit > 0 && spare()
-}
-
 // Woke notes that of asked tasks those in tasks were woken, and that left are still parked. It reserves a place for
 // each woken task that has not arrived yet, and reports whether a task of this server waits in its slot for the key.
 func (k *Keys) Woke(name string, asked int, tasks []parking.Task, left int) (awaited bool) {
