@@ -108,3 +108,48 @@ func TestATaskThatIsEnqueuedWaitingSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// A header is the end of asynq's message. This one ends like that of a parked task of an earlier version.
+func TestATextThatEndsLikeAWaitStays(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		hostile := "\x3a\x1d" + parking.WaitText
+		runs, during := 0, make(chan string, 2)
+		r.Serve(1, func(ctx context.Context, _ string) error {
+			task, err := parking.TaskOf(ctx)
+			if err != nil {
+				return err
+			}
+			run, err := r.Engine.Run(task)
+			if err != nil {
+				return err
+			}
+			defer run.End(ctx)
+			info, err := r.Inspect.GetTaskInfo(task.Queue, task.ID)
+			if err != nil {
+				during <- err.Error()
+				return err
+			}
+			during <- info.Headers["note"]
+			if runs++; runs == 1 {
+				run.Park(r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}, nil)
+				return errors.New("key k is held")
+			}
+			return nil
+		})
+		_, err := r.Tasks.Enqueue(asynq.NewTaskWithHeaders("test", nil, map[string]string{"note": hostile}), asynq.Queue(r.name),
+			asynq.TaskID("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(t, during); got != hostile {
+			t.Errorf("its first run has the header %q", got)
+		}
+		task := r.task("a")
+		r.Until("it waits", func() bool { return r.lastErr(task) == parking.WaitText })
+		r.runNow(task)
+		if got := receive(t, during); got != hostile {
+			t.Errorf("its second run has the header %q", got)
+		}
+	})
+}

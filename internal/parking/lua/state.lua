@@ -44,10 +44,10 @@ local function due(now, delay, deadline)
   return string.format('%.0f', at)
 end
 
--- waiting ends asynq's message of a parked task, as a field of it: the last error, whose number stands before its size.
--- asynq reads the last of several such fields. grant.lua takes it off when the task is fetched: what the task has failed
--- with before is its last error again.
-local waiting = '\58\29railtoken: waits for its keys'
+-- waiting ends asynq's message of a parked task: the last error, whose number stands before its size, and a field that asynq
+-- does not know. asynq reads the last of several errors. The bytes of that field are not UTF-8, so no text of a producer ends
+-- like this. grant.lua takes it off when the task is fetched: what the task has failed with before is its last error again.
+local waiting = '\58\29railtoken: waits for its keys\248\127\1'
 
 -- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run.
 -- KEYS  1 the task's hash  2 active 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a
@@ -89,7 +89,7 @@ end
 -- fails after it in the script, its timer brings the task back.
 local function shelve(task, retry, id, now, delay, message, deadline, lock)
   redis.call('ZADD', retry, due(now, delay, deadline), id)
-  if message and string.sub(message, -#waiting) ~= waiting then
+  if message then
     redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting)
   else
     redis.call('HSET', task, 'state', 'retry')

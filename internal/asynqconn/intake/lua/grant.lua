@@ -128,11 +128,11 @@ local function lock(message, recorded, key, id, number, at)
 end
 
 -- waiting ends the message of a parked task: see state.lua of package parking.
-local waiting = '\58\29railtoken: waits for its keys'
+local waiting = '\58\29railtoken: waits for its keys\248\127\1'
 
 -- unmarked(message) returns the message of a task that was parked as it was before, or nil if it was not parked.
 local function unmarked(message)
-  if message and string.byte(message, -1) == 115 and string.sub(message, -#waiting) == waiting then
+  if message and string.byte(message, -1) == 1 and string.sub(message, -#waiting) == waiting then
     return string.sub(message, 1, -#waiting - 1)
   end
 end
