@@ -18,6 +18,8 @@ const (
 	// leastCollect and mostCollect limit how long collecting may take.
 	leastCollect = 3 * time.Second
 	mostCollect  = time.Minute
+	// markAfter is how much longer the mark of a task that collects lasts if its process ends.
+	markAfter = 5 * time.Second
 )
 
 // collectTime returns how long a task may keep some of its keys while it waits for the others: enough for two holders
@@ -56,25 +58,14 @@ func (r *run) starves(ctx context.Context, held *locking.HeldError) bool {
 		!r.SlotBudget.collecting.CompareAndSwap(false, true) {
 		return false
 	}
-	names := make([]string, len(r.keys))
-	for i, key := range r.keys {
-		names[i] = collectorOf + key
-	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	opts := r.options()
-	opts.Notify = 0
-	collector, err := r.Locker.Acquire(ctx, names, opts)
-	if err != nil {
+	var ok bool
+	if r.collecting, ok = r.engine().Collecting(ctx, r.keys, mostCollect+markAfter); !ok {
 		r.SlotBudget.collecting.Store(false)
-		return false
 	}
-	r.collector = collector
-	return true
+	return ok
 }
-
-// collectorOf begins the names of the locks of the tasks that collect a key: one at a time for each key.
-const collectorOf = "railtoken:collect:"
 
 // endsSoon reports whether the holder of a key is expected to release it while the task may collect its keys.
 func (r *run) endsSoon(ctx context.Context, held *locking.HeldError) bool {
@@ -98,8 +89,10 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 	defer r.SlotBudget.standby.Want(r.keys)()
 	defer r.SlotBudget.collecting.Store(false)
 	defer func() {
-		_ = r.collector.Release(context.WithoutCancel(ctx)) // it is free after its TTL in any case
-		r.collector = nil
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout(ctx))
+		defer cancel()
+		r.collecting(ending)
+		r.collecting = nil
 	}()
 	r.stopWaiting(ctx, false)
 	waiting, cancel := r.untilStopping(ctx, time.Now().Add(r.collectTime(ctx, r.holdOf(held.Key))))
@@ -135,7 +128,7 @@ func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
 
 // lockOne locks one of the keys that a task collects.
 func (r *run) lockOne(ctx, waiting context.Context, key string) ([]*locking.Lease, error) {
-	if r.collector != nil { // on standby all holds are brief
+	if r.collecting != nil { // on standby all holds are brief
 		lease, err := r.Locker.Acquire(waiting, []string{key}, r.options())
 		if err == nil {
 			return []*locking.Lease{lease}, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -44,9 +44,9 @@ func TestNobodyCollectsForALongHold(t *testing.T) {
 func TestOneTaskCollectsAKeyAtATime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		other, err := r.locker.Acquire(context.Background(), []string{"railtoken:collect:b"}, locking.Options{})
-		if err != nil {
-			r.Fatal(err)
+		other, ok := (*parking.Engine)(r.queue).Collecting(context.Background(), []string{"b", "c"}, time.Hour)
+		if !ok {
+			r.Fatal("another task collects these keys")
 		}
 		opts := r.options(middleware.Requeue{Delay: time.Second})
 		opts.Key = func(context.Context, *asynq.Task) ([]string, error) { return []string{"a", "b"}, nil }
@@ -61,10 +61,41 @@ func TestOneTaskCollectsAKeyAtATime(t *testing.T) {
 		if n := r.client.Exists(context.Background(), "railtoken:lock:{a}").Val(); n > 0 {
 			r.Error("the task collects, although another one collects one of its keys")
 		}
-		if err := other.Release(context.Background()); err != nil {
-			r.Fatal(err)
+		other(context.Background())
+		r.giveBack(held)
+		receive(r.T, ran)
+	})
+}
+
+func TestCollectingIsNoLockAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		opts := r.options(middleware.Requeue{Delay: time.Second})
+		opts.Key = func(context.Context, *asynq.Task) ([]string, error) { return []string{"a", "b"}, nil }
+		ran := make(chan struct{}, 1)
+		r.serve(opts, asynq.Config{Concurrency: 8}, func(context.Context, *asynq.Task) error {
+			ran <- struct{}{}
+			return nil
+		})
+		held := r.hold("b")
+		r.enqueueKeys("wide", "a", "b")
+		for range 100 {
+			if r.client.Exists(context.Background(), "railtoken:lock:{a}").Val() > 0 {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if marks := r.client.Keys(context.Background(), "*collect*").Val(); len(marks) != 2 {
+			r.Errorf("a task that collects two keys has the marks %q", marks)
+		}
+		if locks := r.client.Keys(context.Background(), "railtoken:lock:*collect*").Val(); len(locks) > 0 {
+			r.Errorf("a task that collects has the locks %q", locks)
 		}
 		r.giveBack(held)
 		receive(r.T, ran)
+		time.Sleep(time.Second)
+		if left := r.client.Keys(context.Background(), "*collect*").Val(); len(left) > 0 {
+			r.Errorf("it has left %q", left)
+		}
 	})
 }

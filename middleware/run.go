@@ -38,8 +38,8 @@ type run struct {
 	reserved string // the key for which standby has room reserved for it
 	spare    bool   // a slot was free for standby when the room was reserved
 
-	collected, collectedOnStandby bool           // it has tried to collect its keys, after refusals and on standby
-	collector                     *locking.Lease // while it collects, so that no other task collects one of its keys
+	collected, collectedOnStandby bool                  // it has tried to collect its keys, after refusals and on standby
+	collecting                    func(context.Context) // while it collects: ends the marks that keep other tasks from that
 
 	began     time.Time       // when its handler began
 	took      time.Duration   // by the last attempt, for the observer
