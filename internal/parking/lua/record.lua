@@ -11,7 +11,7 @@
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
   return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:waiters',
-    'railtoken:also', 'railtoken:look', 'railtoken:freed', 'railtoken:own')
+    'railtoken:also', 'railtoken:look', 'railtoken:freed', 'railtoken:own', 'railtoken:woken')
 end
 
 -- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.

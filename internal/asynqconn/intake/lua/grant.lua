@@ -137,11 +137,14 @@ local function unmarked(message)
   end
 end
 
--- ago(woken) returns how long ago (us) a task was woken, as text: '0' if that is not known, and false if it was not woken.
-local function ago(woken)
+-- ago(woken, run) returns how long ago (us) a task was woken, as text: '0' if that is not known, and false if it was not
+-- woken. The run that a wake has begun stands there afterwards, for the recall of its fetch.
+local function ago(woken, run)
   local at = tonumber(woken or '')
-  if not at or at <= 1 then
-    return woken and '0'
+  if not at then
+    return woken and woken == run and '0'
+  elseif at <= 1 then
+    return '0'
   end
   local time = call('TIME')
   return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 1))
@@ -160,14 +163,14 @@ local function waited(found)
   return found[2] or found[3] or found[4] or found[5]
 end
 
--- tell(reply, queue, id, number, found, counters) adds the n-th task that a fetch was granted to a reply: position of its
+-- tell(reply, queue, id, number, found, counters, run) adds the n-th task that a fetch was granted to a reply: position of its
 -- queue, ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is
 -- false for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task
 -- was woken (us) or false, and from which waiters. What a lock fails with, the handler's own attempt meets again.
-local function tell(reply, queue, id, number, found, counters)
+local function tell(reply, queue, id, number, found, counters, run)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, found[1]
-  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5]), found[8] ~= '1' and found[7]} or false
+  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5], run), found[8] ~= '1' and found[7]} or false
   reply[n + 6], reply[n + 7] = found[6], counters
 end
 
@@ -325,8 +328,8 @@ local function grant(reply, first, most, at)
         call('HSET', task, 'state', 'active', 'pending_since', name .. i)
       end
       tell(reply, queue, id, i, found, counters)
-      if found[5] then
-        call('HDEL', task, 'railtoken:woken')
+      if found[5] and tonumber(found[5]) then
+        call('HSET', task, 'railtoken:woken', name .. i)
       end
       if room <= 0 then
         return
