@@ -9,6 +9,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -87,6 +88,33 @@ func TestATimerAfterACrashIsALostWake(t *testing.T) {
 		}
 		if e := r.events.await(r, 1, ofKind(middleware.Acquired))[0]; !e.WakeLost {
 			r.Errorf("%+v", e)
+		}
+	})
+}
+
+// A program without fence counters takes the key from a task, and will wake nobody.
+func TestAKeyLostToAForeignProgramWakesTheNext(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		runs, ended := make(chan time.Time, 8), false
+		r.serve(r.options(parkAlways()), asynq.Config{Concurrency: 4}, func(ctx context.Context, task *asynq.Task) error {
+			runs <- time.Now()
+			if id, _ := asynq.GetTaskID(ctx); id == "first" && !ended {
+				ended = true
+				r.enqueue(payload{Key: "order:1"}, asynq.TaskID("next"))
+				r.events.await(r, 1, parked)
+				r.client.Set(r.Context(), "railtoken:lock:{order:1}", "of another program", 2*time.Second)
+				lease, _ := locking.FromContext(ctx)
+				lease.MarkCommitted() // it does not run again
+			}
+			return nil
+		})
+		r.enqueue(payload{Key: "order:1"}, asynq.TaskID("first"))
+		lost := receive(r.T, runs)
+		if took := receive(r.T, runs).Sub(lost); took > 6*time.Second {
+			r.Errorf("the next task ran %v after the key was lost for 2 s", took)
+		} else {
+			r.Logf("the next task ran %v after the key was lost for 2 s", took)
 		}
 	})
 }

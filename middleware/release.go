@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/locking"
@@ -22,13 +23,13 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	if ctx.Err() == nil && r.active.Release(lease, parking.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
 		Place: r.ordering.place(stays), Plan: r.ordering.wakes(stays),
-		Done: func(woken map[string]parking.Woken, scripted bool, lost error) {
+		Done: func(woken map[string]parking.Woken, o fused.Outcome, lost error) {
 			r.plan.woken = woken
-			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok {
+			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok && !o.Foreign {
 				r.passed = loss.Keys
 			}
 			var left parking.Front
-			if !scripted && !stays {
+			if !o.Scripted && !stays {
 				left = r.ordering.leave(after, lost != nil)
 			}
 			r.wakeNext(after, lease, left, !stays, lost)

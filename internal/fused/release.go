@@ -49,6 +49,7 @@ const (
 type Outcome struct {
 	Scripted bool    // the script that acknowledges the task has carried it out: the task has no place any more that it gives up
 	Lost     int     // position of the first key that another owner has, or has had, since; 0 for none
+	Foreign  bool    // that owner knows no fence counters: it is a program that wakes no task
 	Notify   bool    // another caller waits for one of the keys
 	Parked   bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
 	Woken    []Woken // what was woken

@@ -76,8 +76,8 @@ type ReleaseOptions struct {
 	// turn, or for none, right before the acknowledgement is sent that carries out the release.
 	Plan func(key string) int
 	// Done is called once, with the tasks that the acknowledgement has woken for some of the keys, and the error of the
-	// release. scripted says that the acknowledgement has carried it out; otherwise the task may still have its place.
-	Done func(woken map[string]Woken, scripted bool, err error)
+	// release. If the outcome is not Scripted, the task may still have its place.
+	Done func(woken map[string]Woken, o fused.Outcome, err error)
 }
 
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
@@ -95,7 +95,7 @@ func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 	}
 	keys, done, inOrder := opts.Keys, opts.Done, opts.Place != fused.NoPlace
 	release := r.queue.locks.Defer(lease, func(o fused.Outcome, err error) {
-		done(r.queue.wokenWith(keys, o.Woken, inOrder), o.Scripted, err)
+		done(r.queue.wokenWith(keys, o.Woken, inOrder), o, err)
 	})
 	if release == nil {
 		return false

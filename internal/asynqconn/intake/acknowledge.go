@@ -146,7 +146,9 @@ func readAcknowledged(reply any, err error) (got acknowledged, _ error) {
 			return got, fmt.Errorf("%w: %v", errReply, reply)
 		}
 	}
-	got = acknowledged{n[0], fused.Outcome{Lost: int(n[1]), Notify: n[2] > 0, Parked: n[3] > 0}}
+	got = acknowledged{n[0], fused.Outcome{
+		Lost: int(max(n[1], -n[1])), Foreign: n[1] < 0, Notify: n[2] > 0, Parked: n[3] > 0,
+	}}
 	for _, value := range list[len(n):] {
 		w, err := readWoken(value)
 		if err != nil {

@@ -15,7 +15,7 @@
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
 -- position and the text of each error if there are any. A reply is 1 when the run has ended; or a list: 1, or 0 when the
 -- run was over, or 2 when a lock was lost and the run goes on; the position of the first lock that another owner has had
--- since, or 0; how many have a subscription; the number of keys that have parked tasks of which none was woken; then, for
+-- since, or 0, negative if that owner knows no fence counters and so wakes no task; how many have a subscription; the number of keys that have parked tasks of which none was woken; then, for
 -- each key whose tasks were woken: {its position, tasks left, how many of the woken ones are still pending, their
 -- entries...}. When the run was over, nothing was done but the release and its wakes. An error is that of asynq's script.
 -- READONLY is the error of all: nothing was done then.
@@ -84,7 +84,7 @@ local function free(a)
         spared[lock], heard[lock] = true, redis.pcall('PUBLISH', lock, '1') ~= 0
       end
     elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 6 + i]) then
-      a.lost = i
+      a.lost = taken(false, lock .. ':fence', ARGV[a.at + 6 + i]) and i or -i
     end
     if notify then
       a.subscribed = a.subscribed + 1
@@ -109,7 +109,7 @@ local function finish(a)
   end
   if run ~= ARGV[at + 2] then
     ended = 0
-  elseif a.lost > 0 and ARGV[at + 4] == '1' then
+  elseif a.lost ~= 0 and ARGV[at + 4] == '1' then
     ended = 2
   else
     local done = acknowledge({unpack(KEYS, a.key, a.key + a.keys - 1)}, {unpack(ARGV, a.arg, at)})
