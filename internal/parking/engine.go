@@ -68,6 +68,7 @@ type Engine struct {
 	lastWakes map[string]*lastWake // of each key that has more waiters
 	looks     chan struct{}        // ends the looks for owed wakes; nil if there are none
 	idleLooks idleLooks
+	failed    failedHeads    // only the looks use it
 	pending   sync.WaitGroup // work in the background
 	unserved  unservedQueues
 	runs      runs
@@ -106,7 +107,7 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	_, oneNode := client.(*redis.Client)
 	e := &Engine{
 		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
-		lastWakes: map[string]*lastWake{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
+		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
 		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	e.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, e.answer))

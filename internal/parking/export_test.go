@@ -15,7 +15,7 @@ const FollowUpFirst = followUpFirst
 var steps = map[string]*redis.Script{
 	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
 	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep,
-	"enlist": enlistStep, "head": headStep, "owe": oweStep, "ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
+	"enlist": enlistStep, "head": headStep, "owe": oweStep, "paid": paidStep, "ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
 }
 
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.

@@ -26,6 +26,7 @@ type lastWake struct {
 	moving  bool
 	wait    time.Duration
 	timer   *time.Timer
+	owed    time.Time // when another process looks whether a task has come
 	changes int
 }
 
@@ -58,7 +59,9 @@ func (e *Engine) followUp(c call, w Woken) bool {
 		f.wait = movingFirst
 	}
 	f.target, f.tasks, f.moving = c.target, slices.Concat(c.late, w.Tasks), w.Pending
+	f.owed = time.Now().Add(owedAfter)
 	f.changes++
+	changes := f.changes
 	f.timer.Reset(f.wait)
 	if e.steps && w.Left > 0 && len(w.Tasks) > 0 { // on one node the script has noted it
 		e.pending.Go(func() {
@@ -66,6 +69,11 @@ func (e *Engine) followUp(c call, w Woken) bool {
 			defer cancel()
 			if err := e.owe(ctx, c.target.key, owedAfter); err != nil {
 				e.log.WarnContext(ctx, "a wake is followed up by this process alone", "error", err)
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if f.changes == changes {
+				f.owed = time.Now().Add(owedAfter)
 			}
 		})
 	}
@@ -89,6 +97,7 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 	defer cancel()
 	var late []Task
 	var again bool
+	var owed time.Time
 	var err error
 	if was.moving {
 		var w Woken
@@ -108,9 +117,11 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 		switch {
 		case err != nil:
 		case came:
-			err = e.paid(ctx, key)
+			err = e.paid(ctx, key, was.owed)
 		case again:
-			err = e.owe(ctx, key, min(2*was.wait, followUpMost)+owedAfter)
+			in := min(2*was.wait, followUpMost) + owedAfter
+			err = e.owe(ctx, key, in)
+			owed = time.Now().Add(in)
 		}
 	}
 	if err != nil {
@@ -122,7 +133,7 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 	case e.closed || e.lastWakes[key] != f:
 	case f.changes != was.changes: // there was another wake
 	case again:
-		f.wait = min(2*f.wait, followUpMost)
+		f.wait, f.owed = min(2*f.wait, followUpMost), owed
 		f.timer.Reset(f.wait)
 	default:
 		delete(e.lastWakes, key)

@@ -21,10 +21,10 @@ const (
 	// owedAfter is how long after a wake another process looks whether a task has come. The process that has sent the wake
 	// has looked by then, and has noted that nothing is owed any more.
 	owedAfter = 2 * followUpFirst
-	// owedLook is the time between two looks for owed wakes, and between two looks at a head that has failed.
+	// owedLook is the time between two looks for owed wakes.
 	owedLook = 400 * time.Millisecond
 	// owedMost is how many keys one look is for, and owedLater when it looks again at one of which no waiter can run.
-	owedMost  = 100
+	owedMost  = 1000
 	owedLater = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ func (e *Engine) owed() string { return e.index + ":owed" }
 
 // Watch has the waiters of key looked after until one of them is woken, whichever processes end meanwhile. Call it when a
 // task waits behind a head that has failed: nobody releases the key when an operator deletes or archives that.
-func (e *Engine) Watch(ctx context.Context, key string) error { return e.owe(ctx, key, owedLook) }
+func (e *Engine) Watch(ctx context.Context, key string) error { return e.owe(ctx, key, headLook) }
 
 // owe notes that a wake is owed for a key: somebody looks after it in so long.
 func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
@@ -44,9 +44,10 @@ func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
 	return err
 }
 
-// paid notes that no wake is owed for a key.
-func (e *Engine) paid(ctx context.Context, key string) error {
-	return e.client.ZRem(ctx, e.owed(), WaitersKey(key)).Err()
+// paid notes that a wake is not owed any more for which a note says that somebody looks after it at a time. A later note is
+// that of another wake, and stays.
+func (e *Engine) paid(ctx context.Context, key string, at time.Time) error {
+	return e.step(ctx, paidStep, e.owed(), WaitersKey(key), time.Until(at).Milliseconds()+1).Err()
 }
 
 // lookAfter looks for owed wakes until the Engine is closed.
@@ -125,38 +126,53 @@ func (e *Engine) payOwed(ctx context.Context) error {
 	if n, err := e.client.ZCard(ctx, e.owed()).Result(); err != nil || n == 0 {
 		return err
 	}
-	due, err := owedScript.Run(ctx, e.client, []string{e.owed()}, owedAfter.Milliseconds(), owedMost).StringSlice()
-	for _, waiters := range due {
-		key, ok := KeyOf(waiters)
-		if !ok {
-			continue
-		}
-		if failed := e.pay(ctx, key); failed != nil {
-			err = failed
+	r := replyOf(owedScript.Run(ctx, e.client, []string{e.owed()}, owedAfter.Milliseconds(), owedMost))
+	at := time.Now().Add(owedAfter)
+	now := int64(r.number())
+	var due []string
+	for _, waiters := range r.texts(len(r.rest)) {
+		if key, ok := KeyOf(waiters); ok {
+			due = append(due, key)
 		}
 	}
-	return err
+	if r.err != nil {
+		return r.err
+	}
+	soon, others := e.stillFailed(ctx, due)
+	var err error
+	for _, key := range others {
+		failed, wrong := e.pay(ctx, key, at)
+		if wrong != nil {
+			err = wrong
+		}
+		if failed {
+			soon = append(soon, key)
+		}
+	}
+	return errors.Join(err, e.lookSoon(ctx, now, soon))
 }
 
-// pay wakes the next task of a key, unless the head of its sequence has failed and keeps its position.
-func (e *Engine) pay(ctx context.Context, key string) error {
+// pay wakes the next task of a key, unless the head of its sequence has failed and keeps its position. A note says that
+// somebody looks after the key at a time.
+func (e *Engine) pay(ctx context.Context, key string, at time.Time) (failed bool, _ error) {
 	front, err := e.Front(ctx, key)
+	e.failed.note(key, front)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case len(front.Next) == 0 && front.Parked == 0, front.Failed && len(front.Next) == 1:
-		return e.paid(ctx, key)
+		return false, e.paid(ctx, key, at)
 	case front.Failed:
-		return e.owe(ctx, key, owedLook)
+		return true, nil
 	}
 	w, err := e.WakeNext(ctx, key, WakeOptions{})
 	e.repaired(key, w, false)
 	switch {
 	case err != nil || len(w.Tasks) > 0:
-		return err
+		return false, err
 	case len(front.Next) > 0: // the head comes by itself, or runs, and its release wakes the next
-		return e.paid(ctx, key)
+		return false, e.paid(ctx, key, at)
 	default:
-		return e.owe(ctx, key, owedLater)
+		return false, e.owe(ctx, key, owedLater)
 	}
 }

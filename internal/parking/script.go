@@ -48,6 +48,7 @@ var (
 	enlistStep   = stepOf("enlist", headSource)
 	headStep     = stepOf("head", headSource)
 	oweStep      = stepOf("owe", oweSource)
+	paidStep     = stepOf("paid", oweSource)
 	endedStep    = stepOf("ended", taskSource, stateSource)
 	checkStep    = stepOf("check", taskSource, stateSource)
 	hastenStep   = stepOf("hasten", taskSource, stateSource)

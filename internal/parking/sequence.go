@@ -144,8 +144,10 @@ type Front struct {
 	// Parked is how many tasks are parked on the key, by [Engine.Park]. Some may be gone.
 	Parked int
 	// Lost reports that the first of Next is active on a worker that must have died, and Begun that it had begun to
-	// work: see [Engine.BringBack]. Failed reports that it has failed, keeps its position, and waits for its retry.
+	// work: see [Engine.BringBack]. Failed reports that it has failed, keeps its position, and waits for its retry, which
+	// comes Again.
 	Lost, Begun, Failed bool
+	Again               time.Time
 }
 
 // Remove removes a task from the sequence of key and returns the new front. Call it when the task has finished for
@@ -206,7 +208,7 @@ func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 			}
 			if len(left.Next) == 1 && len(gone) == 0 {
 				left.Lost, left.Begun = all[0].verdict == headLost, found.begun
-				left.Failed = all[0].verdict == headFailed
+				left.Failed, left.Again = all[0].verdict == headFailed, all[0].due
 			}
 			if len(left.Next) == frontSize {
 				break

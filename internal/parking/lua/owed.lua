@@ -3,11 +3,14 @@
 --
 -- KEYS  1 owed wakes   ARGV  1 how long they are left to the caller (ms)   2 how many at most
 --
--- Returns the sets of waiters of these keys.
+-- Returns {now (ms), the sets of waiters of these keys...}.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
-for _, waiters in ipairs(due) do
-  redis.call('ZADD', KEYS[1], now + ARGV[1], waiters)
+local due, later = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2]), {}
+for i, waiters in ipairs(due) do
+  later[2 * i - 1], later[2 * i] = now + ARGV[1], waiters
 end
-return due
+if #due > 0 then
+  redis.call('ZADD', KEYS[1], unpack(later))
+end
+return {now, unpack(due)}
