@@ -1,6 +1,7 @@
 package parking_test
 
 import (
+	"fmt"
 	"bufio"
 	"crypto/sha1"
 	"encoding/hex"
@@ -114,6 +115,10 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	r.Park(r.Delayed("third"), "k") // its timer is that of one with others before it
 	must(r.Engine.Forget(ctx, b))
 	must(r.Engine.Watch(ctx, key))
+	must(r.Engine.Watch(ctx, r.key("nobody waits")))
+	r.Until("both are to be looked at", func() bool {
+		return r.Client.ZCount(ctx, r.index()+":owed", "-inf", fmt.Sprint(time.Now().UnixMilli())).Val() == 2
+	})
 	must(r.Engine.PayOwed(ctx))
 	c := r.begun("c")
 	ended := time.Now().Add(-(parking.LostAfter + parking.LeftAfter) / 2).Unix()

@@ -131,7 +131,8 @@ func TestATextThatEndsLikeAWaitStays(t *testing.T) {
 				return err
 			}
 			during <- info.Headers["note"]
-			if runs++; runs == 1 {
+			runs++
+			if runs == 1 {
 				run.Park(r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}, nil)
 				return errors.New("key k is held")
 			}
