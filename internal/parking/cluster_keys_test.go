@@ -1,10 +1,10 @@
 package parking_test
 
 import (
-	"fmt"
 	"bufio"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
