@@ -60,8 +60,7 @@ func (r *run) parkIfCancelled(ctx context.Context, held *locking.HeldError) (end
 		if _, waiting := waits(err); waiting { // it is postponed
 			return err
 		}
-		if ctx.Err() == nil || r.active.PutBack() {
-			r.active.Withdraw()
+		if r.active.Resume(ctx) {
 			return err
 		}
 		w.end()

@@ -177,6 +177,18 @@ func (r *Run) Withdraw() {
 	r.parking = nil
 }
 
+// Resume does what Withdraw does, when the wait of a task is over for which Park was called in case asynq ends the run
+// meanwhile. It reports false, and does nothing, if asynq has ended it: then the acknowledgement parks the task.
+func (r *Run) Resume(ctx context.Context) bool {
+	r.mu.Lock() // asynq ends the context of a run before it acknowledges the run, which takes the mutex
+	defer r.mu.Unlock()
+	if ctx.Err() != nil && !r.putBack {
+		return false
+	}
+	r.parking = nil
+	return true
+}
+
 // Waits reports whether the acknowledgement of the present run of a task will park or postpone it, whatever asynq makes
 // of the error of the run.
 func (e *Engine) Waits(t Task) bool {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/fused"
@@ -131,4 +134,49 @@ func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {
 	if n := q.Runs(); n != 1 {
 		t.Errorf("%d runs are remembered, want 1", n)
 	}
+}
+
+// endsLate is the context of a run that asynq ends, and acknowledges, right after the context was found to go on.
+type endsLate struct {
+	context.Context
+	end func()
+}
+
+func (c endsLate) Err() error {
+	c.end()
+	return nil
+}
+
+func TestARunThatResumesIsNotParked(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("there is no server")
+	}})
+	defer client.Close()
+	e, err := New(client, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(*tasks)(e).Fetched(asynqconn.Fetched{Queue: "default", ID: "a"})
+	r, err := e.Run(Task{Queue: "default", ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Park("k", ParkOptions{RetryAfter: time.Minute}, nil)
+	parks := make(chan bool, 1)
+	resumes := r.Resume(endsLate{t.Context(), func() {
+		go func() {
+			answered, _ := (*tasks)(e).Acknowledge(t.Context(), asynqconn.Acknowledgement{Queue: "default", ID: "a", Script: "retry"})
+			parks <- answered
+		}()
+		for began := time.Now(); len(parks) == 0 && time.Since(began) < 100*time.Millisecond; { // or it waits for the other
+			runtime.Gosched()
+		}
+	}})
+	if !resumes || <-parks {
+		t.Errorf("the run goes on: %v, and its task was parked", resumes)
+	}
+	e.cancel()
+	e.giveUp()
+	e.pending.Wait()
 }
