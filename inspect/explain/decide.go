@@ -161,6 +161,10 @@ func forKey(f facts) []Cause {
 		return []Cause{RetryLater}
 	case f.sequence.position > 1 && f.sequence.failed:
 		return []Cause{BehindFailed}
+	case f.sequence.position > 1 && f.sequence.paused:
+		return []Cause{Behind, QueuePaused}
+	case f.sequence.position > 1 && f.sequence.unserved:
+		return []Cause{Behind, QueueUnserved}
 	case f.sequence.position > 1, f.sequence.position == 0 && f.position > 1:
 		return []Cause{Behind}
 	case f.holder != nil:
@@ -208,6 +212,16 @@ func words(e *Explanation, f facts) {
 		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
 		if f.sequence.position > 0 {
 			e.Remedy = ""
+		}
+		first := f.sequence.first.Queue
+		switch {
+		case f.sequence.position < 2:
+		case f.sequence.paused:
+			e.Why += fmt.Sprintf("; queue %q of that task is paused, and no task overtakes it", first)
+			e.Remedy = "resume the queue: asynq queue unpause " + first
+		case f.sequence.unserved:
+			e.Why += fmt.Sprintf("; no running server works on queue %q of that task, and no task overtakes it", first)
+			e.Remedy = fmt.Sprintf("start a worker that serves queue %q", first)
 		}
 		if long := ofLongHold(f); long != "" {
 			e.Remedy = strings.TrimSuffix(long+"; "+e.Remedy, "; ")

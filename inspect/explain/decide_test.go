@@ -60,6 +60,20 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			[]Cause{Behind},
 			"the first of which is q/0 (pending)",
 		},
+		"the queue of the head is paused": {
+			with(func(f *facts) {
+				f.holder, f.sequence = nil, place{position: 2, first: delayqueue.Task{Queue: "other", ID: "0"}, state: "pending", paused: true}
+			}),
+			[]Cause{Behind, QueuePaused},
+			`other/0 (pending); queue "other" of that task is paused, and no task overtakes it`,
+		},
+		"no server for the head": {
+			with(func(f *facts) {
+				f.holder, f.sequence = nil, place{position: 2, first: delayqueue.Task{Queue: "other", ID: "0"}, state: "pending", unserved: true}
+			}),
+			[]Cause{Behind, QueueUnserved},
+			`no running server works on queue "other" of that task`,
+		},
 		"behind a parked one": {
 			with(func(f *facts) { f.sequence = place{position: 2, state: "retry"} }),
 			[]Cause{Behind},

@@ -189,14 +189,15 @@ func processOf(label string) string {
 	return parts[0] + "/" + parts[1]
 }
 
-// readServers finds out whether a server works on the queue.
+// readServers finds out which queues servers work on.
 func (f *facts) readServers(servers []asynqread.Server) {
-	f.unserved = true
+	f.served = map[string]bool{}
 	for _, s := range servers {
-		if s.Queues[f.task.Queue] > 0 {
-			f.unserved = false
+		for queue := range s.Queues {
+			f.served[queue] = true
 		}
 	}
+	f.unserved = !f.served[f.task.Queue]
 }
 
 // readReports finds out from the reports of the workers whether the task holds keys, and whether there are locks that the
@@ -268,6 +269,11 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 // readSequence reads what the first task of the sequence does.
 func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Waiter, position int) error {
 	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next, failed: first.Failed}
+	paused, err := o.Tasks.Exists(ctx, parking.Task(first.Task).Prefix()+"paused").Result()
+	if err != nil {
+		return err
+	}
+	f.sequence.paused, f.sequence.unserved = paused > 0, !f.served[first.Task.Queue]
 	if !f.sequence.failed {
 		return nil
 	}

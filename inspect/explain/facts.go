@@ -25,7 +25,8 @@ type facts struct {
 	pending  int // how many tasks are before it in its queue, in state pending
 
 	paused   bool
-	unserved bool // no server works on its queue
+	unserved bool            // no server works on its queue
+	served   map[string]bool // the queues that servers work on
 
 	// key is the key that it waits for; empty if that is not known. position counts from 1 among its waiters; 0 if it is
 	// not among them.
@@ -57,6 +58,8 @@ type place struct {
 	first    delayqueue.Task
 	state    string // of the first task
 	failed   bool   // the first task has failed, and is retried when it is due
+	paused   bool   // its queue is paused, or no server works on it
+	unserved bool
 	due      time.Time
 	lastErr  string
 }

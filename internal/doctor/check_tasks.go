@@ -34,6 +34,9 @@ func scripts(f Facts) []Finding {
 	}}
 }
 
+// costOfNoServer is the cost of a queue whose tasks do not run.
+const costOfNoServer = "they do not run; later tasks of the same keys overtake them, or wait behind them if the tasks run in order"
+
 func unserved(f Facts) (all []Finding) {
 	for _, q := range f.Queues {
 		tasks := q.Pending + q.Waiting
@@ -44,7 +47,7 @@ func unserved(f Facts) (all []Finding) {
 				Where: "queue " + q.Name,
 				What: fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting,
 					q.Pending),
-				Cost: "they do not run, and later tasks of the same keys overtake them", Remedy: "resume the queue",
+				Cost: costOfNoServer, Remedy: "resume the queue",
 				Command: "asynq queue unpause " + q.Name,
 			})
 		case !q.Served:
@@ -52,7 +55,7 @@ func unserved(f Facts) (all []Finding) {
 				Where: "queue " + q.Name,
 				What: fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots",
 					q.Waiting, q.Pending),
-				Cost:   "they do not run, and later tasks of the same keys overtake them",
+				Cost:   costOfNoServer,
 				Remedy: "start a worker that serves the queue (RAILTOKEN_QUEUES), or delete the queue",
 			})
 		}
