@@ -18,7 +18,7 @@ const (
 	// BestEffort wakes the task that was parked first. A task that arrives while the key is free takes it at once.
 	BestEffort Order = iota
 	// FIFO runs tasks in the order in which they arrived. A task arrives when attach.Producer.EnqueueInOrder enqueues
-	// it, or else when it first runs. No task overtakes a waiting one. A task whose handler fails leaves the sequence,
+	// it, or else when a server first takes it. No task overtakes a waiting one. A task whose handler fails leaves the sequence,
 	// and joins it again when asynq retries the task.
 	FIFO
 	// StrictFIFO is FIFO, except that a task whose handler fails keeps its position: the tasks behind it wait until it

@@ -66,7 +66,7 @@ func TestAFetchAdmitsTheHeadAlone(t *testing.T) {
 				t.Parallel()
 				r, want := newRig(t, "standalone"), admitted
 				switch stays := row.fifo && !strict || row.strict && strict; {
-				case row.lost, name == "the recoverer may be at it", name == "it has failed" && strict, name == "its deadline has passed":
+				case row.lost, name == "the recoverer may be at it", name == "its deadline has passed":
 					want = looks
 				case stays:
 					want = behind
@@ -78,6 +78,10 @@ func TestAFetchAdmitsTheHeadAlone(t *testing.T) {
 				row.becomes(r, first)
 				if got := r.fetchNext("next", order); got != want {
 					t.Errorf("the next: %s; want: %s", got, want)
+				}
+				watched := r.Client.ZScore(t.Context(), r.index()+":owed", r.registry("k")).Err() == nil
+				if failed := strict && name == "it has failed"; watched != failed {
+					t.Errorf("somebody looks after the head: %v, want %v", watched, failed)
 				}
 			})
 		}

@@ -103,8 +103,8 @@ var (
 // parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	// The keys of that script are not those that the functions expect.
-	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for, lost_after, left_after = {}, %q, %q, %d, %d, %d, %d\n",
-		e.index, e.owed(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
+	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for, head_look, lost_after, left_after = {}, %q, %q, %d, %d, %d, %d, %d\n",
+		e.index, e.owed(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), headLook.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
 	return &asynqconn.Parking{
 		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource +
 			headSource + sequenceSource + parkFetchedSource + wakeReleasedSource + admitSource,

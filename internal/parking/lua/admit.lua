@@ -25,8 +25,7 @@ end
 
 -- admit(task, entry, key, how the task keeps its position, now (ns)) has a task that is being fetched join the sequence of its
 -- key. It returns its place when it is the first, which may take the lock: {sequence, entry, score}; nil and the refusal when
--- it stands behind one that will run or runs; and nothing when its run has to look: the first has failed, or its worker may
--- have died.
+-- it stands behind one that will run or runs; and nothing when its run has to look: the worker of the first may have died.
 local function admit(task, entry, key, how, now)
   local sequence = 'railtoken:sequence:{' .. key .. '}'
   local score = arrive(sequence, entry, nil, enlist(task, sequence, how)[2] == 1)
@@ -44,9 +43,12 @@ local function admit(task, entry, key, how, now)
     local verdict, state, at, deadline = unpack(head(hash, sequence, id, now, lost_after, left_after))
     if verdict == 'gone' then
       redis.call('ZREM', sequence, first)
-    elseif verdict ~= 'runs' and verdict ~= 'comes' and verdict ~= 'waits' or passed(state, deadline, now) then
+    elseif verdict == 'lost' or verdict == 'left' or verdict == 'later' or verdict ~= 'failed' and passed(state, deadline, now) then
       return nil
     else
+      if verdict == 'failed' then -- nobody releases the key when an operator deletes or archives it
+        owe(owed, 'railtoken:waiters:{' .. key .. '}', 1, head_look)
+      end
       local lasts = tonumber(at) == 0 and left_after or tonumber(at) - now / 1e9
       return nil, ahead(sequence, first, state, math.max(lasts + (verdict == 'runs' and lost_after or 0), 0) * 1000)
     end
