@@ -31,6 +31,8 @@ const (
 type bell struct {
 	client *redis.Client // with connections of its own; nil: it never rings
 	rung   chan struct{}
+	ended  context.Context // ends a call that still dials
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	calls   map[string]bool // those under way, by the key of the queue
@@ -44,6 +46,7 @@ type bell struct {
 
 func newBell(client redis.UniversalClient, opts Options) *bell {
 	b := &bell{rung: make(chan struct{}, 1), calls: map[string]bool{}}
+	b.ended, b.end = context.WithCancel(context.Background())
 	one, ok := client.(*redis.Client)
 	served := intake.Served(opts.Queues)
 	if !ok || len(served) > mostBells {
@@ -88,7 +91,7 @@ func (b *bell) listen() <-chan struct{} {
 func (b *bell) wait(key string) {
 	var err error = redis.Nil // that of a call whose time is up
 	for errors.Is(err, redis.Nil) {
-		err = b.client.BLMove(context.Background(), key, key, "RIGHT", "RIGHT", listenFor).Err()
+		err = b.client.BLMove(b.ended, key, key, "RIGHT", "RIGHT", listenFor).Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,6 +132,7 @@ func (b *bell) close() {
 	b.closed = true
 	b.mu.Unlock()
 	if b.client != nil && !closed {
+		b.end()
 		_ = b.client.Close()
 		b.waiting.Wait()
 	}

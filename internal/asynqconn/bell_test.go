@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/railtoken/railtoken/internal/process"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -121,6 +123,34 @@ func TestASilencedBellEndsItsCalls(t *testing.T) {
 		t.Error("it is listened to after its end")
 	}
 	wantBlocked(t, client, 0)
+}
+
+// A network that loses all packets answers no dial, and go-redis dials five times.
+func TestABellEndsWhileNoDialIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dials := make(chan struct{}, 10)
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:6379", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // no look-up of names
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				dials <- struct{}{}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
+		b := newBell(client, Options{Queues: numbered(1)})
+		b.listen()
+		<-dials
+		began := time.Now()
+		b.close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("its end took %v", took)
+		}
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // go-redis dials on by itself
+	})
 }
 
 // wantBlocked waits until so many calls wait in Redis.
