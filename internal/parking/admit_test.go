@@ -1,11 +1,13 @@
 package parking_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn/intake"
 	"github.com/railtoken/railtoken/internal/fused"
@@ -23,13 +25,6 @@ const (
 // fetchNext has a task, whose key is recorded, fetched before all others.
 func (r *rig) fetchNext(id, order string) string {
 	r.Helper()
-	single, err := locking.NewSingle(r.Client, locking.SingleOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = single.Close() })
-	var types fused.Types
-	types.Learn("test", time.Minute, fused.Wait{After: wake, Most: wake, Order: order})
 	task := r.task(id)
 	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id)); err != nil {
 		r.Fatal(err)
@@ -38,14 +33,7 @@ func (r *rig) fetchNext(id, order string) string {
 	pending := task.Prefix() + "pending"
 	r.Client.LRem(r.Context(), pending, 0, id)
 	r.Client.RPush(r.Context(), pending, id)
-	in := intake.New(r.Client, intake.Options{
-		Queues: map[string]int{r.name: 1}, Slots: 1, Locks: fused.Of(single), Types: &types, Parking: r.Engine.ParkingAtFetch(),
-	})
-	if _, err := in.Fetch(r.Context(), r.name); err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { in.Drain(r.Context()) })
-	got, _ := in.Take()
+	got, _ := r.fetch(map[string]int{r.name: 1}, 1, order).Take()
 	switch {
 	case slices.Contains(r.Waiting("k"), id):
 		return behind
@@ -55,6 +43,26 @@ func (r *rig) fetchNext(id, order string) string {
 		return admitted
 	}
 	return looks
+}
+
+// fetch fetches tasks of some queues in one call.
+func (r *rig) fetch(queues map[string]int, most int, order string) *intake.Intake {
+	r.Helper()
+	single, err := locking.NewSingle(r.Client, locking.SingleOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = single.Close() })
+	var types fused.Types
+	types.Learn("test", time.Minute, fused.Wait{After: wake, Most: wake, Order: order})
+	in := intake.New(r.Client, intake.Options{
+		Queues: queues, Slots: most, Locks: fused.Of(single), Types: &types, Parking: r.Engine.ParkingAtFetch(),
+	})
+	if _, err := in.Fetch(r.Context(), r.name); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { in.Drain(r.Context()) })
+	return in
 }
 
 // A fetch decides about the head of a sequence what a run would decide, or leaves it to the run.
@@ -110,5 +118,38 @@ func TestAFetchAdmitsTheHeadBehindARefusedTask(t *testing.T) {
 	}
 	if n := r.Client.Exists(t.Context(), "railtoken:lock:{"+r.key("k")+"}").Val(); n != 1 {
 		t.Error("nobody has the lock")
+	}
+}
+
+// Tasks of one key that a call parks, from several queues, stay in their queues.
+func TestAFetchParksEachTaskInItsQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	other := r.name + "-other"
+	if got := r.fetchNext("head", "strict"); got != admitted {
+		t.Fatalf("the head: %s", got)
+	}
+	queues := map[string]int{r.name: 1, other: 1}
+	for queue := range queues {
+		for _, id := range []string{"a", "b"} {
+			if _, err := r.Engine.EnqueueInOrder(t.Context(), r.key("k"), "test", nil, nil, asynq.Queue(queue), asynq.TaskID(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.fetch(queues, 4, "strict")
+	for queue := range queues {
+		for _, id := range []string{"a", "b"} {
+			task := parking.Task{Queue: queue, ID: id}
+			if err := r.Client.ZScore(t.Context(), task.Prefix()+"retry", id).Err(); err != nil {
+				t.Errorf("%v in the retry set of its queue: %v", task, err)
+			}
+			if err := r.Client.ZScore(t.Context(), parking.WaitersKey(r.key("k")), task.Entry()).Err(); err != nil {
+				t.Errorf("%v among the waiters: %v", task, err)
+			}
+			if err := r.Client.LPos(t.Context(), task.Prefix()+"active", id, redis.LPosArgs{}).Err(); !errors.Is(err, redis.Nil) {
+				t.Errorf("%v among the active tasks: %v", task, err)
+			}
+		}
 	}
 }

@@ -198,6 +198,11 @@ end
 -- has what park_fetched.lua needs, and what the reply tells of it. Each task is refused alone if an order decides that.
 local groups = {}
 
+-- suits(group, queue, message) returns whether a group, if there is one, is of the type and the queue of a task.
+local function suits(group, queue, message)
+  return group and group.queue == queue and group.kind == kindOf(message)
+end
+
 -- parking() returns the function parks. Most calls need none of this.
 local function parking()
   -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
@@ -238,7 +243,7 @@ local function parking()
     end
     local message, recorded = found[1], found[6]
     local group = groups[recorded]
-    if not group or group.counters ~= counters then
+    if not suits(group, queue, message) or group.counters ~= counters then
       local ok, new = pcall(groupOf, queue, string.match(KEYS[k], '^(.*}:)'), message, recorded, counters, at)
       group = ok and new or {}
       groups[recorded] = group
@@ -307,7 +312,7 @@ local function grant(reply, first, most, at)
     found[1] = before or found[1]
     local message, recorded, counters = found[1], found[6], nil
     local group = recorded and groups[recorded]
-    if group and not group.alone and group.queue == queue and group.kind == kindOf(message) then
+    if suits(group, queue, message) and not group.alone then
       counters = group.counters
     else
       counters = recorded and lock(message, recorded, KEYS[k], id, i, at)
