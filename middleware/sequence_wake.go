@@ -23,8 +23,11 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left park
 	switch {
 	case left.Parked == 0 && !lease.ShouldNotify() || lease.HandedOff():
 	case len(left.Next) == 0:
-		// A task may have arrived after this one has left, and have been refused by the lock that it still had.
-		r.wakeFirst(ctx)
+		// A task may have arrived after this one has left, and have been refused by the lock that it still had. If the
+		// acknowledgement has released the key, nobody has looked yet whether the worker of the next one is alive.
+		if w := r.wakeFirst(ctx); w.Lost {
+			_, _ = r.bringBack(ctx, w.Head, w.Begun, false)
+		}
 	default:
 		r.wakeTask(ctx, left.Next[0], ByRelease)
 	}
@@ -55,11 +58,12 @@ func (r *sequence) quit(ctx context.Context) {
 
 // wakeFirst wakes the first task of the sequence if it is parked. If there is no sequence, it wakes the next waiter, which
 // its producer has parked.
-func (r *sequence) wakeFirst(ctx context.Context) {
+func (r *sequence) wakeFirst(ctx context.Context) parking.Woken {
 	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
 		return r.engine().WakeNext(ctx, r.keys[0], parking.WakeOptions{})
 	})
 	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
+	return woken
 }
 
 // wakeTask wakes a task of the run's key for a cause, if it is parked.

@@ -21,6 +21,8 @@ type Woken struct {
 	Left int
 	// Head is the head of the key's sequence if [Engine.WakeNext] has not woken it, because it is not parked; else zero.
 	Head Task
+	// Lost and Begun say of Head what they say of the first task of a [Front].
+	Lost, Begun bool
 
 	gone bool // a task that was to be woken cannot run any more
 }

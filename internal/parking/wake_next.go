@@ -14,7 +14,7 @@ func (e *Engine) WakeNext(ctx context.Context, key string, opts WakeOptions) (Wo
 	}
 	w, err := e.WakeTask(ctx, key, front.Next[0])
 	if len(w.Tasks) == 0 {
-		w.Head = front.Next[0]
+		w.Head, w.Lost, w.Begun = front.Next[0], front.Lost, front.Begun
 	}
 	return w, err
 }
