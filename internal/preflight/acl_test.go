@@ -42,6 +42,8 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		"no lists":      {both, []string{"~*", "&*", "+@all", "-lpush", "-zadd", "-publish"}, "+lpush +zadd", "+publish"},
 		"no scripts":    {both, []string{"~*", "&*", "+@all", "-@scripting"}, "+eval +evalsha", ""},
 		"no history":    {both, []string{"~asynq:*", "~railtoken:[^h]*", "&*", "+@all"}, "~railtoken:*", ""},
+		"no collecting": {both, []string{"~asynq:*", "~railtoken:[^c]*", "&*", "+@all"}, "~railtoken:*", ""},
+		"no owed wakes": {both, []string{"~asynq:*", "~railtoken:[^p]*", "~railtoken:parked", "~railtoken:preflight:*", "&*", "+@all"}, "~railtoken:*", ""},
 		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
 		"locks alone": {
 			preflight.Needs{Locks: true},

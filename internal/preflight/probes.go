@@ -78,8 +78,8 @@ func namesOf(needs Needs) (names []string) {
 		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
-			holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
+		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:parked:owed", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
+			"railtoken:collect:"+tag, holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
 	}
 	if needs.Locks {
 		names = append(names, lockformat.StoreKey)
