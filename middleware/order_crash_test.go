@@ -85,7 +85,7 @@ func TestACrashInOrderDelaysItsKeyByTheLeases(t *testing.T) {
 	}
 }
 
-// A worker dies with one task at work and the next on standby.
+// A worker dies with one task at work and the next fetched.
 func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
