@@ -79,9 +79,9 @@
 //
 // # Standby
 //
-// A woken task takes a few milliseconds to arrive. With [Requeue], when a key is held for at most a quarter of a second
-// on average, a server keeps as many tasks in their slots as it takes to bridge the time until a woken task arrives:
-// usually one, at most Standby (4). Such a wait lasts at most half a second, and at most a hundredth of the time until
+// A woken task takes a few milliseconds to arrive. With [Requeue] in BestEffort order, when a key is held for at most a
+// quarter of a second on average, a server keeps as many tasks in their slots as it takes to bridge the time until a
+// woken task arrives: usually one, at most Standby (4). Such a wait lasts at most half a second, and at most a hundredth of the time until
 // the task's timeout or deadline, because that time is meant for the handler. Then the task is parked. The wait ends at
 // once when the server shuts down.
 //

@@ -19,7 +19,7 @@ const (
 	lifeSlots = 4
 	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots,
 	// so that no look for tasks is in vain; with one more, the woken task might find no slot, and all would wait for
-	// it.
+	// it. Tasks in order are parked as they are fetched, so none is enqueued before it may come.
 	lifeAhead = lifeSlots - 1
 	lifeDelay = 10 * time.Minute
 )
@@ -52,19 +52,23 @@ type chain struct {
 // startChain enqueues tasks and lets so many wait for the first of them. At most n come after that one.
 func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, n int) (usage.Load, error) {
 	c := &chain{
-		order: order, next: 1, come: make([]chan struct{}, 1+n+lifeAhead),
+		order: order, come: make([]chan struct{}, 1+n+lifeAhead),
 		asked: make(chan int, 1), lived: make(chan error, 1), over: make(chan struct{}),
 	}
 	for i := range c.come {
 		c.come[i] = make(chan struct{})
 	}
-	close(c.come[0])
+	ahead := lifeAhead
+	if order != middleware.BestEffort {
+		ahead = 0
+	}
+	c.letAsk(1)
 	c.parked = make(chan struct{}, 2*len(c.come))
 	var err error
 	if c.client, err = worker.NewClient(worker.Redis{Addr: at.Addr()}); err != nil {
 		return nil, err
 	}
-	for range 1 + depth + lifeAhead {
+	for range 1 + depth + ahead {
 		err = errors.Join(err, c.enqueue(ctx))
 	}
 	if err == nil {
@@ -124,7 +128,7 @@ func (c *chain) enqueue(ctx context.Context) (err error) {
 
 func (c *chain) observe(_ context.Context, e middleware.Event) {
 	conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
-	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Park {
+	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Park || e.Kind == middleware.Parked && c.order != middleware.BestEffort {
 		c.parked <- struct{}{}
 	}
 }
@@ -141,8 +145,12 @@ func (c *chain) live(ctx context.Context) error {
 		}
 	}
 	err := c.enqueue(ctx)
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.order == middleware.BestEffort:
 		err = c.letCome(ctx, 1)
+	default: // the acknowledgement of this task fetches and parks it
+		c.letAsk(1)
 	}
 	c.left--
 	if c.left > 0 && err == nil {
@@ -155,10 +163,7 @@ func (c *chain) live(ctx context.Context) error {
 
 // letCome lets the next n tasks ask for the key and returns when they have parked.
 func (c *chain) letCome(ctx context.Context, n int) error {
-	for range n {
-		close(c.come[c.next])
-		c.next++
-	}
+	c.letAsk(n)
 	for range n {
 		select {
 		case <-c.parked:
@@ -167,4 +172,12 @@ func (c *chain) letCome(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// letAsk lets the next n tasks ask for the key.
+func (c *chain) letAsk(n int) {
+	for range n {
+		close(c.come[c.next])
+		c.next++
+	}
 }
