@@ -155,7 +155,8 @@ type Woken struct {
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
 // works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of its
-// queue. When a woken task does not arrive within half a second, the Queue wakes the next one in its place.
+// queue. Under StrictPriority, those of a queue below a busy one are skipped while another waiter can run. When a woken
+// task does not arrive within half a second, the Queue wakes the next one in its place.
 //
 // If the tasks of key run in order, only the head of their sequence is woken, because only that one may take the key.
 //

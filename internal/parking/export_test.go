@@ -2,6 +2,7 @@ package parking
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -95,3 +96,11 @@ func (w Woken) First() Task {
 
 // ParkingAtFetch is what the Conns of an Engine have the scripts park and wake.
 func (e *Engine) ParkingAtFetch() *asynqconn.Parking { return e.parkingAtFetch() }
+
+// Starve has the engine know that queues starve.
+func (e *Engine) Starve(queues ...string) {
+	s := &e.unserved
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.queues, s.starved = time.Now(), queues, len(queues)
+}

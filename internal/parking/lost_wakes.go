@@ -182,9 +182,9 @@ func (e *Engine) isHeld(ctx context.Context, key string) (bool, error) {
 // areStuck reports whether no server can fetch these tasks, however many slots are free: their queues are paused or have no
 // server. Otherwise all slots that could take one of them are occupied. It is true if there are none.
 func (e *Engine) areStuck(ctx context.Context, late []Task) (bool, error) {
-	unserved := e.lastUnserved()
+	queues, starved := e.lastUnserved()
 	for _, t := range late {
-		if slices.Contains(unserved, t.Queue) {
+		if slices.Contains(queues[:len(queues)-starved], t.Queue) {
 			continue
 		}
 		paused, err := e.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()

@@ -108,8 +108,14 @@ func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	return &asynqconn.Parking{
 		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource +
 			headSource + sequenceSource + parkFetchedSource + wakeReleasedSource + admitSource,
-		Unserved: e.lastUnserved, Parked: (*tasks)(e).parkedAtFetch,
+		Unserved: e.notFetched, Parked: (*tasks)(e).parkedAtFetch,
 	}
+}
+
+// notFetched returns the queues of which no server fetched tasks when the list was last read.
+func (e *Engine) notFetched() []string {
+	queues, _ := e.lastUnserved()
+	return queues
 }
 
 // parkedAtFetch tells the Parkers of tasks that a script has parked. It does not wait for them, because another fetch may

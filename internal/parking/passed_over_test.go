@@ -78,6 +78,25 @@ func TestOneWaiterOfAPausedQueueGoesAheadInIt(t *testing.T) {
 	})
 }
 
+func TestAStarvedWaiterRunsIfNoOtherCan(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		r.Engine.Starve(r.name + ":starved")
+		for _, id := range []string{"a", "b"} {
+			r.Park(r.Delayed("starved "+id, asynq.Queue(r.name+":starved")), "k")
+		}
+		r.Park(r.Delayed("other"), "k")
+		for _, want := range []string{"other", "starved a", "starved b"} {
+			if woken := r.Wake("k"); woken.First().ID != want {
+				t.Errorf("woke %+v, want %s", woken, want)
+			}
+		}
+		if got := r.Waiting("k"); len(got) != 0 {
+			t.Errorf("in line are %v", got)
+		}
+	})
+}
+
 func TestAWokenTaskThatNoServerFetchesIsReplaced(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {

@@ -84,3 +84,46 @@ func TestAServerThatWasNotReadIsNotGone(t *testing.T) {
 		}
 	})
 }
+
+func TestAQueueStarvesOnlyBelowABusyOne(t *testing.T) {
+	t.Parallel()
+	strict := &asynq.ServerInfo{StrictPriority: true, Queues: map[string]int{"high": 3, "low": 1}}
+	for name, tt := range map[string]struct {
+		pending, paused string
+		servers         []*asynq.ServerInfo
+		want            []string
+	}{
+		"below a busy one":     {"high", "", []*asynq.ServerInfo{strict, strict}, []string{"low"}},
+		"itself busy":          {"low", "", []*asynq.ServerInfo{strict}, nil},
+		"below a paused one":   {"high", "high", []*asynq.ServerInfo{strict}, nil},
+		"by weight elsewhere":  {"high", "", []*asynq.ServerInfo{strict, {Queues: map[string]int{"high": 3, "low": 1}}}, nil},
+		"the only one of one":  {"high", "", []*asynq.ServerInfo{strict, {StrictPriority: true, Queues: map[string]int{"low": 1}}}, nil},
+		"of the same priority": {"high", "", []*asynq.ServerInfo{{StrictPriority: true, Queues: map[string]int{"high": 1, "low": 1}}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, client := redistest.Virtual(t)
+				engine, err := New(client, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = engine.Close() }()
+				_, err = client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+					pipe.SAdd(t.Context(), "asynq:queues", "high", "low")
+					pipe.LPush(t.Context(), "asynq:{"+tt.pending+"}:pending", "task")
+					pipe.Set(t.Context(), "asynq:{"+tt.paused+"}:paused", 1, 0)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := unservedQueues{servers: []string{}, working: tt.servers}
+				unserved, starved, err := engine.findUnserved(t.Context(), &s)
+				if err != nil || len(unserved) > 0 || !slices.Equal(starved, tt.want) {
+					t.Errorf("unserved are %q, starved %q, %v; want %q", unserved, starved, err, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -39,7 +39,8 @@ type WakeOptions struct {
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of a queue that is
 // known to have no server, keep their positions and are skipped. If there are only such waiters, the first is put at
-// the head of its queue, and runs as soon as that queue is served. A waiter that its timer has brought back tries the
+// the head of its queue, and runs as soon as that queue is served. Waiters of a queue that is known to starve under
+// StrictPriority are skipped while another waiter can run. A waiter that its timer has brought back tries the
 // key by itself. A waiter that is pending is moved if it is near an end of its list; otherwise it comes by itself, and
 // the wake goes to the next.
 //
@@ -97,6 +98,8 @@ type call struct {
 	// late are tasks that were woken before and have not come: the wake skips the waiters of their queues.
 	late []Task
 	held []string // queues whose waiters are skipped, because no server would fetch them
+	// starved is how many of them, the last ones, are skipped only if another waiter can run: their turn comes by itself.
+	starved int
 	// hope says that the queues in held may be served again: when no other waiter can run, the first one is put at the
 	// head of its queue for then.
 	hope bool
@@ -106,7 +109,6 @@ type call struct {
 func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 	c := call{
 		target: target, waiters: WaitersKey(target.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
-		hope: len(late) == 0,
 	}
 	if opts.Leaver != (Task{}) {
 		c.leaver = opts.Leaver.Entry()
@@ -115,10 +117,18 @@ func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 		c.only = target.task.Entry()
 		return c
 	}
-	c.held = e.knownUnserved()
 	for _, t := range late {
-		c.held = append(c.held[:len(c.held):len(c.held)], t.Queue)
+		c.held = append(c.held, t.Queue)
 	}
+	unserved, starved := e.knownUnserved()
+	c.held, c.starved, c.hope = append(c.held, unserved...), starved, starved == 0 && len(late) == 0
+	return c
+}
+
+// withStarved returns the call without its leaver that follows when no waiter of another queue than the starved ones can
+// run: it wakes one of those.
+func (c call) withStarved() call {
+	c.held, c.starved, c.leaver, c.hope = c.held[:len(c.held)-c.starved], 0, "", len(c.late) == 0
 	return c
 }
 
@@ -140,17 +150,12 @@ func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOption
 // wakeAll makes several wakes at once, has them checked later, and reports the tasks that they woke, also those of
 // wakes that failed afterwards.
 func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
-	all := make([]KeyWoken, len(calls))
-	if e.steps {
-		var wakes sync.WaitGroup
-		for i, c := range calls {
-			wakes.Go(func() { all[i].Woken, all[i].Err = e.wakeInSteps(ctx, c) })
-		}
-		wakes.Wait()
-	} else {
-		e.wakeAtOnce(ctx, calls, all)
-	}
+	all := e.wakeEach(ctx, calls)
 	for i, w := range all {
+		if calls[i].starved > 0 && w.Err == nil && len(w.Tasks) == 0 && !w.Pending && w.Left > 0 {
+			w = e.wakeEach(ctx, []call{calls[i].withStarved()})[0]
+			all[i] = w
+		}
 		e.held.Woke(calls[i].target.key, len(w.Tasks))
 		for _, t := range w.Tasks {
 			if e.woken != nil {
@@ -163,6 +168,21 @@ func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
 		}
 		all[i].Pending = e.followUp(calls[i], w.Woken) && w.Pending
 	}
+	return all
+}
+
+// wakeEach makes several wakes at once.
+func (e *Engine) wakeEach(ctx context.Context, calls []call) []KeyWoken {
+	all := make([]KeyWoken, len(calls))
+	if !e.steps {
+		e.wakeAtOnce(ctx, calls, all)
+		return all
+	}
+	var wakes sync.WaitGroup
+	for i, c := range calls {
+		wakes.Go(func() { all[i].Woken, all[i].Err = e.wakeInSteps(ctx, c) })
+	}
+	wakes.Wait()
 	return all
 }
 

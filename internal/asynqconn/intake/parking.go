@@ -15,7 +15,7 @@ import (
 type Parking struct {
 	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package parking.
 	Source string
-	// Unserved returns the queues that no server works on, whose tasks the script wakes no more than those of paused ones.
+	// Unserved returns the queues of which no server fetches tasks: the script wakes these no more than those of paused ones.
 	Unserved func() []string
 	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
 	// tells of them.
@@ -42,7 +42,7 @@ func (p *Parking) source(script string) string {
 	return fused.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
 }
 
-// unserved returns the queues that no server works on as the scripts read them. p may be nil.
+// unserved returns the queues of which no server fetches tasks as the scripts read them. p may be nil.
 func (p *Parking) unserved() string {
 	if p == nil || p.Unserved == nil {
 		return ""
