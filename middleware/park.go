@@ -38,6 +38,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if r.active == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
+	r.active.Outdated(ctx, r.keys)
 	r.active.Park(held.Key, r.parkOptions(d, held), func(p parking.Parked) { r.parked(ctx, held, d, p) })
 	return conflict
 }

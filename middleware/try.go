@@ -98,7 +98,7 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	if mistaken {
-		r.active.Mistaken(ctx, r.task.Type(), taken)
+		r.active.Mistaken(ctx, r.task.Type(), r.keys, taken)
 	} else {
 		r.active.Reject(ctx, taken)
 	}

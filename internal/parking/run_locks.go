@@ -51,14 +51,23 @@ func (r *Run) Reject(ctx context.Context, taken *fused.Taken) {
 	taken.Release(r.queue.freed).Run(ctx, false)
 }
 
+// Outdated removes the record of the task's keys if its handler locks others, as after asynq's UpdateTaskPayload. With the
+// record, the task's next fetch would wait for the old keys again.
+func (r *Run) Outdated(ctx context.Context, keys []string) {
+	if r != nil && r.recorded != "" && r.recorded != encoded(keys) {
+		_ = r.queue.client.HDel(ctx, r.task.Hash(), "railtoken:keys").Err() // the next run tries again
+	}
+}
+
 // Mistaken releases such locks because the handler locks other keys than those that were recorded. Tasks of this type
 // are fetched without locks until enough records in a row were correct.
-func (r *Run) Mistaken(ctx context.Context, kind string, taken *fused.Taken) {
+func (r *Run) Mistaken(ctx context.Context, kind string, keys []string, taken *fused.Taken) {
 	if r.queue.types.Forget(kind) {
 		r.queue.log.WarnContext(ctx, "a task is recorded with other keys than its handler locks; tasks of its type take longer "+
 			"for a while: let the producer and the handler use the same key function", "task", r.task.String(), "type", kind)
 	}
 	r.Reject(ctx, taken)
+	r.Outdated(ctx, keys)
 }
 
 // unacknowledged is how long after the end of a handler its locks are kept for the acknowledgement, and for its answer.
