@@ -45,8 +45,8 @@
 //     that runs already tries its key by itself.
 //   - Enqueue enqueued the task, but it is not in the sequence: it joins when it runs. This can happen on one node,
 //     too.
-//   - Join, or an Enqueue in order, noted the sequence in the task's hash, but added no entry, or did not note that it
-//     had: the task joins when it runs.
+//   - Join, or an Enqueue in order, noted the sequence in the task's hash, but added no entry: the task joins when it
+//     runs.
 //
 // While the slot of a queue moves to another node, the node refuses every script that needs several keys of that slot
 // before the script writes anything, because the scripts declare all of their keys. A wake then goes to a waiter of

@@ -1,8 +1,6 @@
 package parking_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 // again enqueues a task once more whose ID was free again.
@@ -182,38 +179,4 @@ func TestAStaleEntryRunsNoTaskEarly(t *testing.T) {
 			t.Errorf("the task that has the ID now is %v", got)
 		}
 	})
-}
-
-// On a Cluster a task is noted to be in the sequence in a step of its own, before it joins.
-func TestALostReplyAdoptsNoStaleEntry(t *testing.T) {
-	t.Parallel()
-	client := shared.clientOf(t, "cluster")
-	r := newRigOn(t, "cluster", client)
-	first, next := r.begun("first"), r.begun("next")
-	r.joins(first, "k", 1)
-	r.joins(next, "k", 2)
-	r.Park(first, "k")
-	r.Remove(first)
-	r.again(first)
-	r.Begin(first)
-	lost := false
-	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, call redis.ProcessHook) error {
-		err := call(ctx, cmd)
-		if args := cmd.Args(); !lost && err == nil && len(args) > 3 && args[3] == first.Hash() {
-			lost = true
-			return redistest.Fail(cmd, errors.New("connection reset by peer"))
-		}
-		return err
-	}))
-	join := func() (parking.Position, error) {
-		return r.Engine.Join(t.Context(), first, r.key("k"), parking.JoinOptions{})
-	}
-	if _, err := join(); err == nil || !lost {
-		t.Fatal("no reply was lost")
-	}
-	for range 2 {
-		if at, err := join(); err != nil || at.Ahead != 1 {
-			t.Errorf("a task that was enqueued again stands at %+v, %v; want it behind the next", at, err)
-		}
-	}
 }

@@ -100,7 +100,7 @@ type Position struct {
 // one that joined first runs first, in whichever queues and processes they are. A sequence lives as long as its tasks.
 //
 // It makes one call to Redis when the task is first, otherwise two, and two more for each hundred tasks that are gone;
-// on a Cluster one more, and two when the task was not in the sequence.
+// on a Cluster one more.
 func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions) (Position, error) {
 	how, err := e.enlist(ctx, t, key, howOf(opts))
 	if err != nil {
@@ -110,9 +110,6 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 	looks := 1 // the first is rarely gone
 	for range goneCalls {
 		entry, err := e.join(ctx, t, key, opts, how, looks, gone)
-		if err == nil && e.steps && how == "1" {
-			err = e.step(ctx, enlistStep, t.Hash(), SequenceKey(key), howOf(opts)).Err()
-		}
 		if err != nil || entry.ahead == 0 {
 			return Position{At: entry.at}, err
 		}
@@ -310,11 +307,7 @@ func (e *Engine) enlist(ctx context.Context, t Task, key, how string) (string, e
 	if !e.steps {
 		return how, nil
 	}
-	args := []any{SequenceKey(key), how}
-	if how != joined {
-		args = append(args, 1) // until the join is noted, an entry that is there is an earlier one
-	}
-	r := replyOf(e.step(ctx, enlistStep, t.Hash(), args...))
+	r := replyOf(e.step(ctx, enlistStep, t.Hash(), SequenceKey(key), how))
 	_, fresh := r.text(), r.number()
 	if r.err != nil {
 		return "", fmt.Errorf("delayqueue: task %s joins the sequence: %w", t, r.err)

@@ -19,16 +19,15 @@ local function belongs(mark, waiters, sequence)
   return waiters and waiters == string.gsub(sequence, '^railtoken:sequence:', 'railtoken:waiters:')
 end
 
--- enlist(task, sequence, how, '1' when the task joins in a later step) notes the sequence of a task before the task joins it.
--- Returns {the task's state or '', 1 when an entry that is there must be that of an earlier enqueue; 0 when it is the task's;
--- -1 when a producer has nothing to add, because the task is gone or in another sequence}. A producer says 'joined', and is not
--- the first when the task has run meanwhile. Until a task has joined in its later step, which a second call notes, the mark
--- ends in ' new', and an entry that is there is not the task's.
-local function enlist(task, sequence, how, later)
+-- enlist(task, sequence, how) notes the sequence of a task before the task joins it. Returns {the task's state or '', 1 when
+-- an entry that is there must be that of an earlier enqueue; 0 when it is the task's; -1 when a producer has nothing to add,
+-- because the task is gone or in another sequence}. A producer says 'joined', and is not the first when the task has run
+-- meanwhile.
+local function enlist(task, sequence, how)
   local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:waiters')
   local state, mark = found[1] or '', found[2]
   local mine = belongs(mark, found[3], sequence)
-  local fresh = not mine or mark == sequence .. ' enqueued' or mark and string.sub(mark, -4) == ' new'
+  local fresh = not mine or mark == sequence .. ' enqueued'
   if how == 'joined' then
     if mark ~= sequence .. ' enqueued' then
       return {state, mine and 0 or -1}
@@ -36,9 +35,8 @@ local function enlist(task, sequence, how, later)
   elseif state == '' then
     return {state, 1}
   end
-  local new = sequence .. ' ' .. how .. (fresh and later and ' new' or '')
-  if mark ~= new then
-    redis.call('HSET', task, 'railtoken:sequence', new)
+  if mark ~= sequence .. ' ' .. how then
+    redis.call('HSET', task, 'railtoken:sequence', sequence .. ' ' .. how)
   end
   return {state, fresh and 1 or 0}
 end
