@@ -69,6 +69,11 @@ type Holder struct {
 	// Task is the task that holds the key, as its worker has reported it within the last few seconds; nil if no worker
 	// has.
 	Task *Holding
+	// Running is the task that holds the key: as in Task, or else the active one that Label names; zero if it is not known.
+	Running delayqueue.Task
+	// Silent is how long ago the worker of that task was last heard of, if that is more than 15 s ago: it is stopped, is
+	// cut off from Redis, or has died. Otherwise it is 0.
+	Silent time.Duration
 	// Votes is how many lock servers have the lock.
 	Votes int
 }
@@ -92,7 +97,7 @@ type ServerLock struct {
 // Look returns the state of a key, with the first n of the tasks that wait for it. The state is not a snapshot: tasks and
 // locks come and go meanwhile. Look returns an error if no lock server answers, or if the Redis of the tasks does not.
 //
-// It makes one call to each lock server, all at the same time, and about eight to the Redis of the tasks.
+// It makes one call to each lock server, all at the same time, and about ten to the Redis of the tasks.
 func (i *Inspector) Look(ctx context.Context, key string, n int) (KeyState, error) {
 	k := KeyState{Key: key}
 	var err error
@@ -116,10 +121,10 @@ func (i *Inspector) Look(ctx context.Context, key string, n int) (KeyState, erro
 	}
 	if k.Holder != nil {
 		k.Holder.Task = reported(workers, key, k.Holder)
-		return k, nil
+	} else if k.Holder, err = i.unseenHolder(ctx, workers, key); err != nil || k.Holder == nil {
+		return k, err
 	}
-	k.Holder, err = i.unseenHolder(ctx, workers, key)
-	return k, err
+	return k, i.readRunning(ctx, k.Holder)
 }
 
 // reported returns what the reports say about the holder of a key, or nil. A report is of use if it is of the process

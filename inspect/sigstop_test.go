@@ -79,6 +79,15 @@ func TestAStoppedWorkerIsReportedWithin20Seconds(t *testing.T) {
 	if !strings.Contains(e.Why, "/"+pid+", which has not been heard of for") || !strings.Contains(e.Why, "holds key k") || e.Remedy == "" {
 		t.Errorf("it is explained by %q, %q", e.Why, e.Remedy)
 	}
+	waiter := delayqueue.Task{Queue: "default", ID: "next"}
+	waits, err := explain.Task(t.Context(), explain.Options{Tasks: client, Inspector: i}, waiter)
+	if err != nil || waits.Cause != explain.Held || !slices.Contains(waits.Also, explain.WorkerSilent) || waits.HolderTask != "child/held" ||
+		!strings.Contains(waits.Why, "/"+pid+", which has not been heard of for") || !strings.Contains(waits.Remedy, "railtoken depose k --why REASON") {
+		t.Errorf("the waiter is explained by %+v, %v", waits, err)
+	}
+	if k, err := i.Look(t.Context(), "k", 0); err != nil || k.Holder == nil || k.Holder.Silent < 15*time.Second || k.Holder.Running != task {
+		t.Errorf("the key is looked at: %+v, %v", k.Holder, err)
+	}
 	report, err := doctor.Examine(t.Context(), doctor.Sources{Tasks: client, Inspector: i})
 	if err != nil || !slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool {
 		return f.Check == "stuck" && f.Where == "task child/held" && strings.Contains(f.What, "has not been heard of for")

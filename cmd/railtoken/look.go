@@ -39,6 +39,7 @@ type holderJSON struct {
 	Remaining float64    `json:"remaining_seconds"`
 	Fence     int64      `json:"fence"`
 	Votes     int        `json:"votes"`
+	Silent    float64    `json:"worker_silent_seconds,omitempty"` // if the worker has missed its heartbeats
 }
 
 type serverJSON struct {
@@ -147,6 +148,9 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 		} else {
 			a.out.printf("holder   %s\n", or(strings.TrimSpace(h.Label)))
 		}
+		if h.Silent > 0 {
+			a.out.printf("silent   its worker has not been heard of for %s: it is stopped, is cut off from Redis, or has died\n", brief(h.Silent))
+		}
 		if h.Backend != "" {
 			a.out.printf("held     for %s, as its worker has reported: the lock is in another store (%s)\n",
 				ago(h.Since), h.Backend)
@@ -242,10 +246,10 @@ func (a *app) stateJSON(k inspect.KeyState, alike []string) keyJSON {
 	if h := k.Holder; h != nil {
 		all.Holder = &holderJSON{
 			Owner: h.Owner, Backend: h.Backend, Label: h.Label, Since: moment(h.Since), Remaining: h.Remaining.Seconds(),
-			Fence: h.Fence, Votes: h.Votes,
+			Fence: h.Fence, Votes: h.Votes, Silent: h.Silent.Seconds(), Task: nameOf(h.Running),
 		}
 		if h.Task != nil {
-			all.Holder.Task, all.Holder.Type = h.Task.Task.String(), h.Task.Type
+			all.Holder.Type = h.Task.Type
 		}
 	}
 	for _, s := range k.Servers {
@@ -256,6 +260,14 @@ func (a *app) stateJSON(k inspect.KeyState, alike []string) keyJSON {
 		all.Servers = append(all.Servers, one)
 	}
 	return all
+}
+
+// nameOf returns queue/id of a task; empty for none.
+func nameOf(t delayqueue.Task) string {
+	if t == (delayqueue.Task{}) {
+		return ""
+	}
+	return t.String()
 }
 
 const waitersHead = "# TASK WAITED CONFLICTS STATE TIMER"

@@ -52,6 +52,9 @@ type Explanation struct {
 
 // decide explains the facts.
 func decide(f facts) Explanation {
+	if f.refuses != nil { // no server and no lease of asynq can be renewed there, so these tell nothing
+		f.unserved, f.sequence.unserved, f.lease, f.silent = false, false, time.Time{}, 0
+	}
 	e := Explanation{
 		Task: f.task.String(), Type: f.taskType, State: f.state, Key: f.key, Position: f.position, Waiters: f.waiters,
 		OtherKeys: f.others, Conflicts: f.conflicts, Since: moment(f.first), Timer: moment(f.due),
@@ -96,10 +99,14 @@ func causes(f facts) []Cause {
 			return []Cause{LimitReached}
 		}
 		return []Cause{Archived}
-	case "active":
-		return active(f)
 	}
 	var all []Cause
+	if f.refuses != nil {
+		all = append(all, RefusesWrites)
+	}
+	if f.state == "active" {
+		return append(all, active(f)...)
+	}
 	if !f.deadline.IsZero() && f.now.After(f.deadline) {
 		all = append(all, Overdue)
 	}
@@ -136,7 +143,7 @@ func active(f facts) []Cause {
 	case len(servers(f)) > 0: // holders are known, and no other task can lock a key now
 		return servers(f)
 	case f.holder != nil:
-		return []Cause{WaitsInSlot}
+		return heldUp(f, WaitsInSlot)
 	default:
 		return []Cause{Running}
 	}
@@ -166,12 +173,20 @@ func forKey(f facts) []Cause {
 	case f.sequence.position > 1 && f.sequence.unserved:
 		return []Cause{Behind, QueueUnserved}
 	case f.sequence.position > 1, f.sequence.position == 0 && f.position > 1:
-		return []Cause{Behind}
+		return heldUp(f, Behind)
 	case f.holder != nil:
-		return []Cause{Held}
+		return heldUp(f, Held)
 	default:
 		return []Cause{KeyFree}
 	}
+}
+
+// heldUp adds to a cause that the worker of the holder is silent.
+func heldUp(f facts, cause Cause) []Cause {
+	if f.silent > 0 {
+		return []Cause{cause, WorkerSilent}
+	}
+	return []Cause{cause}
 }
 
 // words writes the explanation out.
@@ -187,19 +202,21 @@ func words(e *Explanation, f facts) {
 			e.Remedy = ofLongHold(f)
 		}
 	case WorkerSilent:
-		e.Why = fmt.Sprintf("its handler runs%s, which has not been heard of for %v: it stands still, is cut off from Redis, or has died%s",
-			cmp.Or(inWorker(f), " in a worker"), asynqread.Silence(f.lease, f.now).Round(time.Second), ofKey(f))
+		e.Why = "its handler runs" + cmp.Or(inWorker(f), " in a worker") + unheard(asynqread.Silence(f.lease, f.now)) + ofKey(f)
 		e.Expected = "again at " + at(f.lease.Add(recoveredAfter)) + " or within a minute after that: a running server brings it back"
-		e.Remedy = "see whether that process is stopped or has lost its network; if it is gone, its lock ends by itself"
-		if f.holds && f.holder != nil && f.holder.Remaining > 0 {
-			e.Remedy += fmt.Sprintf(", in %v", f.holder.Remaining.Round(time.Second))
+		e.Remedy = "see whether that process is stopped or has lost its network"
+		if f.holds && f.holder != nil {
+			e.Remedy += "; " + ofDeadHolder(f)
 		}
+	case RefusesWrites:
+		e.Why = "the Redis of the tasks answers, but refuses writes: " + f.refuses.Error()
+		e.Expected, e.Remedy = "when Redis accepts writes again", "railtoken doctor names the cause and what to do"
 	case WaitsInSlot:
 		e.Why = "it waits in a worker slot for its key, which is held by " + holderOf(f)
-		e.Expected, e.Remedy = "as soon as the key is released", ofLongHold(f)
+		e.Expected, e.Remedy = "as soon as the key is released", ofHold(f)
 	case Held:
-		e.Why = "its key is held by " + holderOf(f) + ", and it is next"
-		e.Expected, e.Remedy = "as soon as the key is released"+orOther(f)+latest(f), ofLongHold(f)
+		e.Why = "it is next, and its key is held by " + holderOf(f)
+		e.Expected, e.Remedy = "as soon as the key is released"+orOther(f)+latest(f), ofHold(f)
 	case Behind:
 		e.Why = "it is behind " + tasks(e.Position-1)
 		if f.sequence.position > 1 {
@@ -210,7 +227,7 @@ func words(e *Explanation, f facts) {
 		}
 		e.Expected = "when the tasks before it are done" + orOther(f) + latest(f)
 		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
-		if f.sequence.position > 0 {
+		if f.sequence.position > 0 || f.silent > 0 {
 			e.Remedy = ""
 		}
 		first := f.sequence.first.Queue
@@ -223,9 +240,7 @@ func words(e *Explanation, f facts) {
 			e.Why += fmt.Sprintf("; no running server works on queue %q of that task, and no task overtakes it", first)
 			e.Remedy = fmt.Sprintf("start a worker that serves queue %q", first)
 		}
-		if long := ofLongHold(f); long != "" {
-			e.Remedy = strings.TrimSuffix(long+"; "+e.Remedy, "; ")
-		}
+		e.Remedy = both(ofHold(f), e.Remedy)
 	case BehindFailed:
 		e.Why = "its tasks run in order, and the first of them, " + f.sequence.first.String() + ", has failed"
 		if f.sequence.lastErr != "" {
@@ -249,7 +264,7 @@ func words(e *Explanation, f facts) {
 		case f.retried == 0:
 			e.Why = "it has not failed, but is tried again by its timer"
 		}
-		e.Expected, e.Remedy = "at "+at(f.due), ofHead(f)
+		e.Expected, e.Remedy = "at "+at(f.due), both(ofHead(f), ofFailed(f))
 	case Scheduled:
 		e.Why, e.Expected, e.Remedy = "its time has not come", "at "+at(f.due), ofHead(f)
 	case LimitReached:
@@ -277,8 +292,8 @@ func words(e *Explanation, f facts) {
 		}
 		e.Remedy = "if it stays so, its wake was lost: railtoken wake " + quoted(f.key)
 	case WorkerDied:
-		e.Why = "its worker has died: asynq's lease on it ended at " + at(f.lease)
-		e.Expected = "within two minutes: a running server brings it back"
+		e.Why = "its worker has not renewed asynq's lease, which ended at " + at(f.lease) + ": it has died, or stood still"
+		e.Expected = "within two minutes: a running server brings it back, and the run counts as failed"
 	case Archived:
 		e.Why, e.Expected = "it was archived after its last failure", "never"
 		switch {
@@ -332,6 +347,9 @@ func holderOf(f facts) string {
 	if !f.holder.Since.IsZero() {
 		fmt.Fprintf(&b, " for %v", max(f.now.Sub(f.holder.Since), 0).Round(time.Millisecond))
 	}
+	if f.silent > 0 {
+		b.WriteString(" in " + strings.TrimSpace("worker "+f.process) + unheard(f.silent))
+	}
 	return b.String()
 }
 
@@ -361,12 +379,61 @@ func ofKey(f facts) string {
 // longHold is how long a key is held before a remedy is named: a lease of the default TTL was renewed by then.
 const longHold = locking.DefaultTTL
 
+// unheard says of a worker that it is silent.
+func unheard(silent time.Duration) string {
+	return fmt.Sprintf(", which has not been heard of for %v: it is stopped, is cut off from Redis, or has died", silent.Round(time.Second))
+}
+
+// both joins two remedies, of which either may be empty.
+func both(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "; " + second
+}
+
+// ofHold says what to do about the holder of the key; empty if nothing needs to be done.
+func ofHold(f facts) string {
+	if f.silent > 0 {
+		return ofDeadHolder(f)
+	}
+	return ofLongHold(f)
+}
+
+// ofDeadHolder says what to do about a key whose holder may be dead.
+func ofDeadHolder(f facts) string {
+	switch {
+	case f.elsewhere:
+		return "if its worker is dead, the lock ends by itself; otherwise end that process"
+	case f.holder.Remaining <= 0:
+		return "to take the key away: railtoken depose " + quoted(f.key) + " --why REASON"
+	default:
+		return fmt.Sprintf("if its worker is dead, the lock ends in %v by itself; sooner: railtoken depose %s --why REASON",
+			f.holder.Remaining.Round(100*time.Millisecond), quoted(f.key))
+	}
+}
+
+// noHandler begins asynq's error for a task for whose type its server has no handler.
+const noHandler = "handler not found for task"
+
+// ofFailed says how a failed task runs before its time; empty if it has not failed.
+func ofFailed(f facts) string {
+	if f.lastErr == "" || f.postponed {
+		return ""
+	}
+	run := fmt.Sprintf("to run it before its time: asynq task run --queue=%s --id=%s", quoted(f.task.Queue), quoted(f.task.ID))
+	if strings.HasPrefix(f.lastErr, noHandler) {
+		return fmt.Sprintf("start a worker that has a handler for tasks of type %q, then, %s", f.taskType, run)
+	}
+	return run
+}
+
 // ofLongHold says what to do about a key that is held for long; empty if it is not.
 func ofLongHold(f facts) string {
 	if f.holder == nil || f.holder.Since.IsZero() || f.now.Sub(f.holder.Since) <= longHold {
 		return ""
 	}
-	if f.process != "" {
+	if f.elsewhere {
 		return fmt.Sprintf("its worker %s still reports the task, so its process lives: if it hangs, stop that process, because "+
 			"a lock in another store (%s) cannot be taken away", f.process, f.unseen)
 	}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,40 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			[]Cause{WorkerSilent},
 			"in worker h/1, which has not been heard of for 22s",
 		},
+		"behind a silent worker": {
+			with(func(f *facts) { f.position, f.silent, f.process = 3, 26*time.Second, "h/1" }),
+			[]Cause{Behind, WorkerSilent},
+			"in worker h/1, which has not been heard of for 26s: it is stopped, is cut off from Redis, or has died",
+		},
+		"held by a silent worker, paused": {
+			with(func(f *facts) { f.silent, f.paused = 26*time.Second, true }),
+			[]Cause{QueuePaused, Held, WorkerSilent},
+			"paused",
+		},
+		"in a slot, for a silent worker": {
+			with(func(f *facts) {
+				f.state, f.lease, f.silent, f.process = "active", now.Add(29*time.Second), 26*time.Second, "h/1"
+			}),
+			[]Cause{WaitsInSlot, WorkerSilent},
+			"in worker h/1, which has not been heard of for 26s",
+		},
+		"a full Redis forgets its servers": {
+			with(func(f *facts) { f.refuses, f.unserved = errFull, true }),
+			[]Cause{RefusesWrites, Held},
+			"OOM",
+		},
+		"a full Redis keeps no heartbeat": {
+			with(func(f *facts) {
+				f.state, f.lease, f.holds, f.refuses = "active", now.Add(-time.Minute), true, errFull
+			}),
+			[]Cause{RefusesWrites, Running},
+			"refuses writes",
+		},
+		"stopped or dead": {
+			facts{now: now, state: "active", holds: true, lease: now.Add(-time.Minute)},
+			[]Cause{WorkerDied},
+			"its worker has not renewed asynq's lease, which ended at 2026-01-02T03:03:05Z: it has died, or stood still",
+		},
 		"completed":  {facts{now: now, state: "completed"}, []Cause{Completed}, "succeeded"},
 		"in a group": {facts{now: now, state: "aggregating"}, []Cause{InGroup}, "group"},
 	} {
@@ -141,6 +176,9 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 		})
 	}
 }
+
+// errFull is what Redis answers to a write when its memory is full.
+var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
 
 // failFast is why FailFast has a task archived.
 func failFast() *middleware.ConflictError { return &middleware.ConflictError{Key: "k"} }
@@ -164,14 +202,59 @@ func TestALongHoldHasARemedy(t *testing.T) {
 			t.Errorf("at %d: %s", position, e.Remedy)
 		}
 	}
-	f.unseen, f.process = "pglock", "h/1"
+	f.unseen, f.process, f.elsewhere = "pglock", "h/1", true
 	if e := decide(f); strings.Contains(e.Remedy, "depose") || !strings.Contains(e.Remedy, "stop that process") ||
 		!strings.Contains(e.Remedy, "its worker h/1 still reports") {
 		t.Errorf("in another store: %s", e.Remedy)
 	}
-	f.unseen, f.process = "", ""
+	f.unseen, f.process, f.elsewhere = "", "", false
 	f.holder = &locking.Holder{Remaining: -1} // of another program
 	if e := decide(f); strings.Contains(e.Remedy, "depose") {
 		t.Errorf("not known since when: %s", e.Remedy)
+	}
+}
+
+func TestASilentHolderIsDeposedOrWaitedFor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := facts{
+		now: now, task: delayqueue.Task{Queue: "q", ID: "1"}, state: "retry", key: "a b", position: 2, silent: 26 * time.Second,
+		holder: &locking.Holder{Label: "h/1/t/2", Since: now.Add(-time.Hour), Remaining: 10700 * time.Millisecond},
+	}
+	const dies = "if its worker is dead, the lock ends in 10.7s by itself"
+	if e := decide(f); e.Remedy != dies+"; sooner: railtoken depose 'a b' --why REASON" {
+		t.Errorf("of a waiter: %s", e.Remedy)
+	}
+	f.unseen, f.elsewhere, f.holder.Remaining = "pglock", true, 0
+	if e := decide(f); e.Remedy != "if its worker is dead, the lock ends by itself; otherwise end that process" {
+		t.Errorf("in another store: %s", e.Remedy)
+	}
+	own := facts{
+		now: now, state: "active", holds: true, lease: now.Add(4 * time.Second), key: "a b",
+		holder: &locking.Holder{Label: "h/1/t/1", Remaining: 10700 * time.Millisecond},
+	}
+	if e := decide(own); e.Cause != WorkerSilent || !strings.Contains(e.Remedy, dies+"; sooner: railtoken depose 'a b' --why REASON") {
+		t.Errorf("of the holder: %s: %s", e.Cause, e.Remedy)
+	}
+}
+
+func TestATaskWithoutAHandlerIsRunByHand(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := facts{
+		now: now, task: delayqueue.Task{Queue: "audit", ID: "a b"}, taskType: "sum", state: "retry", retried: 1, most: 3,
+		lastErr: "handler not found for task \"sum\"", due: now.Add(time.Hour),
+	}
+	const run = "asynq task run --queue=audit --id='a b'"
+	if e := decide(f); e.Remedy != "start a worker that has a handler for tasks of type \"sum\", then, to run it before its time: "+run {
+		t.Errorf("without a handler: %s", e.Remedy)
+	}
+	f.lastErr = "no paper"
+	if e := decide(f); e.Remedy != "to run it before its time: "+run {
+		t.Errorf("after a failure: %s", e.Remedy)
+	}
+	f.position, f.sequence, f.waiters, f.key = 0, place{position: 1, failed: true}, 2, "k"
+	if e := decide(f); !strings.Contains(e.Remedy, "railtoken drop audit/a b; to run it before its time: "+run) {
+		t.Errorf("with tasks behind it: %s", e.Remedy)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -38,7 +39,8 @@ type Options struct {
 // is not an error: its cause is [NoSuchTask]. Times are by this machine's clock, except those that Redis or a worker has
 // recorded.
 //
-// It makes about twenty calls to Redis, and changes nothing.
+// It makes about twenty calls to Redis, and changes nothing. It tries a write on a key of its own, which it deletes, because a
+// server that answers may refuse writes.
 func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error) {
 	if o.Tasks == nil || o.Inspector == nil {
 		return Explanation{}, errors.New("explain: Options.Tasks and Options.Inspector must be set")
@@ -60,6 +62,12 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 	f.read(info)
 	if err := f.readRecord(ctx, o.Tasks); err != nil {
 		return err
+	}
+	if !f.over() {
+		f.refuses = preflight.WriteNear(ctx, o.Tasks, f.task.Queue)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	servers, err := asynqread.Servers(ctx, o.Tasks)
 	if err != nil {
@@ -232,15 +240,13 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 	if k.Holder != nil {
 		h := k.Holder
 		if h.Backend != "" {
-			f.unseen, f.process = h.Backend, h.Task.Host+"/"+strconv.Itoa(h.Task.PID)
+			f.unseen, f.elsewhere = h.Backend, true
 		}
 		f.holder = &locking.Holder{Label: h.Label, Since: h.Since, Remaining: h.Remaining}
-		if f.by, err = holderTask(ctx, o.Tasks, h); err != nil {
-			return err
-		}
+		f.by, f.silent, f.process = h.Running, h.Silent, processOf(h.Label)
 		if f.by == f.task && f.state == "active" {
 			f.holds = true
-			f.runner = cmp.Or(f.runner, processOf(h.Label))
+			f.runner = cmp.Or(f.runner, f.process)
 		}
 	}
 	f.waiters = k.Waiting
@@ -280,38 +286,6 @@ func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Wa
 	info, _, err := asynqread.TaskOf(ctx, o.Tasks, first.Task.Queue, first.Task.ID)
 	f.sequence.lastErr = info.LastErr
 	return err
-}
-
-// holderTask returns the task that holds a key: as its worker has reported, or else the one that the label of the lock
-// ends with, if it runs. It is zero if neither is known.
-func holderTask(ctx context.Context, client redis.UniversalClient, h *inspect.Holder) (delayqueue.Task, error) {
-	if h.Task != nil {
-		return h.Task.Task, nil
-	}
-	id := h.Label[strings.LastIndexByte(h.Label, '/')+1:]
-	if id == "" {
-		return delayqueue.Task{}, nil
-	}
-	queues, err := client.SMembers(ctx, "asynq:queues").Result()
-	if err != nil {
-		return delayqueue.Task{}, err
-	}
-	states := make([]*redis.StringCmd, len(queues))
-	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, queue := range queues {
-			states[i] = p.HGet(ctx, parking.Task{Queue: queue, ID: id}.Hash(), "state")
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return delayqueue.Task{}, err
-	}
-	for i, queue := range queues {
-		if states[i].Val() == string(delayqueue.StateActive) {
-			return delayqueue.Task{Queue: queue, ID: id}, nil
-		}
-	}
-	return delayqueue.Task{}, nil
 }
 
 // look asks the lock servers of a Redlock whether they may vote.

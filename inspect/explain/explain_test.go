@@ -70,10 +70,18 @@ var scenes = map[explain.Cause]scene{
 		s := newSystem(t).start()
 		return s, s.enqueue("any", order1, asynq.Queue("audits"))
 	}, "pending", "", 0, false, false, `no running server works on queue "audits"`, "when a server works", "start a worker"},
+	explain.RefusesWrites: {func(t *testing.T) (*system, delayqueue.Task) {
+		s := newSystem(t).start()
+		task := s.enqueue("any", order1, asynq.Queue("audits"))
+		if err := s.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		return s, task
+	}, "pending", "", 0, false, false, "refuses writes: OOM", "when Redis accepts writes again", "railtoken doctor"},
 	explain.RetryLater: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		return s, s.settled(s.await(middleware.Released, "any", broken, asynq.MaxRetry(3)), "retry")
-	}, "retry", "", 0, false, true, "failed 1 of 4 times, the last time with: " + errBroken.Error(), "at 2", ""},
+	}, "retry", "", 0, false, true, "failed 1 of 4 times, the last time with: " + errBroken.Error(), "at 2", "asynq task run --queue=default --id="},
 	explain.Scheduled: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		return s, s.enqueue("any", order1, asynq.ProcessIn(time.Hour))
@@ -128,7 +136,7 @@ var scenes = map[explain.Cause]scene{
 			t.Fatal(err)
 		}
 		return s, task
-	}, "active", "order:1", 0, false, false, "key order:1", "a running server brings it back", "its lock ends by itself"},
+	}, "active", "order:1", 0, false, false, "key order:1", "a running server brings it back", "by itself; sooner: railtoken depose order:1 --why REASON"},
 	explain.WorkerDied: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		task := s.await(middleware.Acquired, "any", order1)
@@ -137,7 +145,7 @@ var scenes = map[explain.Cause]scene{
 			t.Fatal(err)
 		}
 		return s, task
-	}, "active", "", 0, false, false, "its worker has died", "within two minutes", ""},
+	}, "active", "", 0, false, false, "it has died, or stood still", "within two minutes", ""},
 	explain.Archived: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		return s, s.settled(s.await(middleware.Released, "any", broken, asynq.MaxRetry(0)), "archived")

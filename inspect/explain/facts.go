@@ -42,14 +42,17 @@ type facts struct {
 
 	sequence place // in the sequence of the key; zero if it is in none
 
-	holder  *locking.Holder           // of the key; nil if it is free or not known
-	by      delayqueue.Task           // the task that holds the key; zero if it is not known
-	unseen  string                    // the store of the holder's lock, or else of locks of any worker, if not on Redis
-	process string                    // of the holder, if its lock is in that store: host/PID
-	votes   votes                     // of the lock servers
-	holds   bool                      // the task itself holds a key
-	runner  string                    // host/PID of the process that runs the task; empty if it is not known
-	refused *middleware.ConflictError // why it was archived; nil for another reason
+	holder    *locking.Holder           // of the key; nil if it is free or not known
+	by        delayqueue.Task           // the task that holds the key; zero if it is not known
+	silent    time.Duration             // since when the worker of the holder was not heard of; 0 if it was of late
+	unseen    string                    // the store of the holder's lock, or else of locks of any worker, if not on Redis
+	process   string                    // of the holder: host/PID; empty if it is not known
+	elsewhere bool                      // the holder's lock is in the store unseen
+	votes     votes                     // of the lock servers
+	refuses   error                     // why the Redis of the tasks refuses writes; nil if it does not
+	holds     bool                      // the task itself holds a key
+	runner    string                    // host/PID of the process that runs the task; empty if it is not known
+	refused   *middleware.ConflictError // why it was archived; nil for another reason
 }
 
 // place is the place of a task in a sequence.
@@ -66,6 +69,9 @@ type place struct {
 
 // delayed reports whether the task waits in one of asynq's sets with a timer.
 func (f *facts) delayed() bool { return f.state == "retry" || f.state == "scheduled" }
+
+// over reports whether the task does not run any more by itself.
+func (f *facts) over() bool { return f.state == "archived" || f.state == "completed" }
 
 // votes is what the lock servers answer. The zero value is that of locks on the Redis of the tasks.
 type votes struct {

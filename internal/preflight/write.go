@@ -47,6 +47,21 @@ func Write(ctx context.Context, client *redis.Client) (Written, error) {
 	return Accepted, nil // the node has few slots, or none
 }
 
+// WriteNear tries a write on the server that has the keys of an asynq queue, with a key of its own, which it deletes. It returns
+// why the server refuses to write now; nil if it has accepted the write, or if the user may not write.
+func WriteNear(ctx context.Context, client redis.UniversalClient, queue string) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	scratch := scratchPrefix + "{" + queue + "}" + rand.Text()
+	err := client.Set(ctx, scratch, "x", time.Second).Err()
+	if err == nil {
+		_ = client.Del(ctx, scratch).Err() // otherwise it expires
+	} else if redis.HasErrorPrefix(err, "NOPERM") {
+		return nil
+	}
+	return err
+}
+
 // ReadsOnly reports whether a user may read, but not write.
 func ReadsOnly(ctx context.Context, client redis.UniversalClient) bool {
 	scratch := scratchPrefix + rand.Text()
