@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/errorreply"
 )
 
 const (
@@ -180,8 +181,12 @@ func (i *Inspector) record(ctx context.Context, e AuditEntry) error {
 	err := i.opts.Tasks.XAdd(ctx, &redis.XAddArgs{
 		Stream: auditStream, MaxLen: mostAudited, Approx: true, Values: values,
 	}).Err()
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case errorreply.IsRefusal(err) && !errorreply.IsUnrun(err):
+		return fmt.Errorf("inspect: write the audit: the Redis of the tasks refuses writes, and railtoken doctor says what to do: %w", err)
+	default:
 		return fmt.Errorf("inspect: write the audit: %w", err)
 	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,15 +38,15 @@ func (a *app) deposeCommand() *cobra.Command {
 }
 
 func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes bool) error {
-	if err := a.missing(d, yes); err != nil {
+	k, err := a.conn.inspector.Look(ctx, key, 0)
+	if err != nil {
+		return err
+	}
+	if err := a.missing(d, yes, k.Holder); err != nil {
 		return err
 	}
 	if d.By == "" {
 		d.By = whoami()
-	}
-	k, err := a.conn.inspector.Look(ctx, key, 0)
-	if err != nil {
-		return err
 	}
 	if d.Expect == "" {
 		if k.Holder == nil {
@@ -82,7 +83,7 @@ func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes 
 }
 
 // missing names all flags that a deposition lacks.
-func (a *app) missing(d inspect.Deposition, yes bool) error {
+func (a *app) missing(d inspect.Deposition, yes bool, h *inspect.Holder) error {
 	var flags []string
 	if strings.TrimSpace(d.Why) == "" {
 		flags = append(flags, "--why REASON, for the audit and the holder's error")
@@ -91,8 +92,12 @@ func (a *app) missing(d inspect.Deposition, yes bool) error {
 		flags = append(flags, "--yes, because there is no terminal to ask at")
 		yes = true
 	}
-	if yes && d.Expect == "" {
+	switch {
+	case !yes || d.Expect != "":
+	case h == nil || h.Backend != "":
 		flags = append(flags, "--expect OWNER, which railtoken look shows")
+	default:
+		flags = append(flags, fmt.Sprintf("--expect OWNER, which is %s now (%s)", h.Owner, or(cmp.Or(nameOf(h.Running), h.Label))))
 	}
 	if len(flags) == 0 {
 		return nil

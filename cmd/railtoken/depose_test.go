@@ -25,7 +25,10 @@ func TestADeposedHolderMakesRoomForTheNext(t *testing.T) {
 		says string
 	}{
 		{[]string{"order:1"}, "--why REASON, for the audit and the holder's error; --yes, because there is no terminal to ask at; --expect OWNER"},
-		{[]string{"order:1", "--why", "it hangs"}, "depose needs --yes, because there is no terminal to ask at; --expect OWNER"},
+		{
+			[]string{"order:1", "--why", "it hangs"},
+			"depose needs --yes, because there is no terminal to ask at; --expect OWNER, which is " + state.Holder.Owner + " now (default/first)",
+		},
 		{[]string{"order:1", "--why", " ", "--yes", "--expect", state.Holder.Owner}, "--why REASON"},
 		{[]string{"order:1", "--why", "it hangs", "--yes"}, "--expect"},
 		{[]string{"order:1", "--why", "it hangs", "--yes", "--expect", "another"}, "look again"},

@@ -56,6 +56,7 @@ func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 	}
 	var woken delayqueue.Woken
 	var names []string
+	why := ""
 	err := a.audited(ctx, w, inspect.Steering{Action: inspect.ActionWake, Key: key}, func(ctx context.Context) (result string, err error) {
 		woken, err = a.conn.inspector.Queue().Wake(ctx, key, delayqueue.WakeOptions{Most: n})
 		if err == nil && woken.Head != (delayqueue.Task{}) {
@@ -70,18 +71,40 @@ func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 	if err != nil {
 		return err
 	}
+	if len(names) == 0 && woken.Left > 0 {
+		if why, err = a.unableFirst(ctx, key); err != nil {
+			return err
+		}
+	}
 	if a.json {
-		return a.out.json(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending})
+		return a.out.json(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending, "why": why})
 	}
 	switch {
 	case len(names) > 0:
 		a.out.printf("woken: %s; %d waiting\n", strings.Join(names, ", "), woken.Left)
 	case woken.Left > 0:
-		a.out.printf("no task can be woken now; %d waiting\n", woken.Left)
+		a.out.printf("no task can be woken now; %d waiting, the first is %s\n", woken.Left, or(why))
 	default:
 		a.out.printf("no task waits for this key\n")
 	}
 	return nil
+}
+
+// unableFirst says why the first waiter of a key was not woken; empty if it has gone on.
+func (a *app) unableFirst(ctx context.Context, key string) (string, error) {
+	first, err := a.conn.inspector.Queue().Inspector().Waiters(ctx, key, 1)
+	if err != nil || len(first) == 0 {
+		return "", err
+	}
+	e, err := a.explanation(ctx, first[0].Task)
+	if err != nil {
+		return "", err
+	}
+	why := strings.TrimSuffix(e.Task+": "+e.Why+". "+e.Remedy, ". ")
+	if a.hash {
+		why = hideIn(why, key)
+	}
+	return why, nil
 }
 
 // unableHead says why the head of a sequence was not woken.

@@ -174,9 +174,22 @@ func doWake(ctx context.Context, p *Page, r *http.Request) (string, string, erro
 	case woken.Pending:
 		return "The next task will be woken once its slot has moved.", next, nil
 	case woken.Left > 0:
-		return "No waiting task can be woken now.", next, nil
+		return "No waiting task can be woken now." + p.unableFirst(ctx, key), next, nil
 	}
 	return "No task waits for this key.", next, nil
+}
+
+// unableFirst says why the first waiter of a key was not woken; empty if that is not known.
+func (p *Page) unableFirst(ctx context.Context, key string) string {
+	first, err := p.opts.Inspector.Queue().Inspector().Waiters(ctx, key, 1)
+	if err != nil || len(first) == 0 {
+		return ""
+	}
+	e, err := p.explain(ctx, first[0].Task)
+	if err != nil {
+		return ""
+	}
+	return p.without(fmt.Sprintf(" The first is %s: %s.", e.Task, e.Why), key)
 }
 
 // unableHead says why the head of a sequence was not woken.
