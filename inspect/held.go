@@ -42,7 +42,11 @@ func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
 		if len(still) >= n {
 			break
 		}
-		found, err := i.holders(ctx, part)
+		keys := make([]string, len(part))
+		for at, h := range part {
+			keys[at] = h.Key
+		}
+		found, err := i.holders(ctx, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -53,6 +57,27 @@ func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
 		}
 	}
 	return still[:min(n, len(still))], nil
+}
+
+// Holders asks the lock servers alone who holds keys, and returns a holder for each key: nil for one that is free there. Of a
+// holder only Owner, Label, Since and Votes are known. Owner is empty if too few lock servers have answered to tell.
+//
+// It makes one call to each lock server for 500 keys.
+func (i *Inspector) Holders(ctx context.Context, keys []string) ([]*Holder, error) {
+	holders := make([]*Holder, 0, len(keys))
+	for part := range slices.Chunk(keys, heldStep) {
+		found, err := i.holders(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range found {
+			if l.Holder == nil && l.unknown {
+				l.Holder = &Holder{}
+			}
+			holders = append(holders, l.Holder)
+		}
+	}
+	return holders, nil
 }
 
 // lockHolder is what the lock servers say of a key: unknown if too few have answered.
@@ -71,14 +96,14 @@ func (l lockHolder) has(h Holding) bool {
 }
 
 // holders asks all lock servers who holds some keys.
-func (i *Inspector) holders(ctx context.Context, held []Holding) ([]lockHolder, error) {
-	names := make([]string, len(held))
-	for n, h := range held {
-		keys, err := lockformat.KeysOf(h.Key, i.opts.RedisKey)
+func (i *Inspector) holders(ctx context.Context, keys []string) ([]lockHolder, error) {
+	names := make([]string, len(keys))
+	for n, key := range keys {
+		of, err := lockformat.KeysOf(key, i.opts.RedisKey)
 		if err != nil {
 			return nil, err
 		}
-		names[n] = keys.Lock
+		names[n] = of.Lock
 	}
 	found := make([][]ServerLock, len(i.servers))
 	var all sync.WaitGroup
@@ -86,8 +111,8 @@ func (i *Inspector) holders(ctx context.Context, held []Holding) ([]lockHolder, 
 		all.Go(func() { found[n] = s.locksOf(ctx, names) })
 	}
 	all.Wait()
-	holders := make([]lockHolder, len(held))
-	for n := range held {
+	holders := make([]lockHolder, len(keys))
+	for n := range keys {
 		locks := make([]ServerLock, len(found))
 		for s := range found {
 			locks[s] = found[s][n]

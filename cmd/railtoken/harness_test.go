@@ -45,6 +45,8 @@ type system struct {
 	client *redis.Client
 	events chan middleware.Event
 	worker *worker.Worker
+
+	unreported bool // the worker reports nothing
 }
 
 func newSystem(t *testing.T, args ...string) *system {
@@ -68,7 +70,7 @@ func (s *system) work() *system {
 	s.Helper()
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: s.server.Addr()}, Logger: slog.New(slog.DiscardHandler), Concurrency: 4,
-		ShutdownTimeout: 10 * time.Millisecond,
+		ShutdownTimeout: 10 * time.Millisecond, DisableReports: s.unreported,
 		Observer: func(_ context.Context, e middleware.Event) {
 			select {
 			case s.events <- e:

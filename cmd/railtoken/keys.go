@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,7 +133,38 @@ func (a *app) readKeys(ctx context.Context, n int, scan bool) ([]*keyRow, error)
 			return nil, err
 		}
 	}
-	return a.join(waiters, awaited, held, locked), nil
+	rows := a.join(waiters, awaited, held, locked)
+	return rows, a.readLocks(ctx, rows)
+}
+
+// notReported stands for the holder of a key that is held, but in no report: it took the key a moment ago, its worker is
+// silent, or it is another program.
+const notReported = "(not reported)"
+
+// readLocks asks the lock servers about keys that no worker reports as held.
+func (a *app) readLocks(ctx context.Context, rows []*keyRow) error {
+	var asked []*keyRow
+	var keys []string
+	for _, r := range rows {
+		if r.Holder == "" {
+			asked, keys = append(asked, r), append(keys, r.name)
+		}
+	}
+	holders, err := a.conn.inspector.Holders(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for n, h := range holders {
+		if h == nil {
+			continue
+		}
+		r := asked[n]
+		r.Holder, r.got, r.HeldSince = notReported, h.Since, moment(h.Since)
+		if parts := strings.SplitN(h.Label, "/", 4); len(parts) == 4 { // host/PID/type/task
+			r.Worker, r.Type = parts[0]+"/"+parts[1], parts[2]
+		}
+	}
+	return nil
 }
 
 // join returns a row for each key.
@@ -165,9 +197,7 @@ func (a *app) join(
 		r.Worker = h.Host + "/" + strconv.Itoa(h.PID)
 	}
 	for _, key := range locked {
-		if r := row(key); r.Holder == "" {
-			r.Holder = "(not reported)"
-		}
+		row(key)
 	}
 	return rows
 }

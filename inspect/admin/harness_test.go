@@ -54,6 +54,8 @@ type rig struct {
 	server    *httptest.Server
 	http      *http.Client // a browser: it keeps cookies, and does not follow redirects
 	events    chan middleware.Event
+
+	unreported bool // the worker reports nothing
 }
 
 func newRig(t *testing.T, o admin.Options) *rig {
@@ -119,7 +121,7 @@ func (r *rig) work() {
 	r.Helper()
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: r.redis.Addr()}, Logger: slog.New(slog.DiscardHandler), Concurrency: 4,
-		ShutdownTimeout: 10 * time.Millisecond,
+		ShutdownTimeout: 10 * time.Millisecond, DisableReports: r.unreported,
 		Observer: func(_ context.Context, e middleware.Event) {
 			select {
 			case r.events <- e:

@@ -83,7 +83,7 @@ func (p *Page) overview(r *http.Request) (view, error) {
 	d.Hot = slices.DeleteFunc(hot, func(k keyRow) bool { return k.Waiters == 0 })
 	long := sorted(s.Keys, "hold")
 	long = long[:min(top, len(long))]
-	d.Long = slices.DeleteFunc(long, func(k keyRow) bool { return k.Holding == nil })
+	d.Long = slices.DeleteFunc(long, func(k keyRow) bool { return k.Holding == nil && k.Lock == nil })
 	if d.Nodes, err = p.nodes(r.Context()); err != nil {
 		d.NodesErr = err.Error()
 	}

@@ -158,3 +158,11 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUnreportedHolderIsNoFreeKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{})
+	r.unreported = true
+	r.crowd("order:1", "second")
+	contains(t, "the page", r.get(http.StatusOK, "/keys"), "not reported</span>")
+}

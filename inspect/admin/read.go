@@ -118,6 +118,7 @@ type keyRow struct {
 	Waiters int
 	Oldest  time.Time        // the first conflict of the task that has waited longest
 	Holding *inspect.Holding // as reported
+	Lock    *inspect.Holder  // as the lock servers say, if no worker has reported one; nil if the key is free
 }
 
 // snapshot reads what is held and what waits.
@@ -145,8 +146,24 @@ func (p *Page) snapshot(ctx context.Context) (*snapshot, error) {
 			s.Waiting = len(s.Waiters) // without those that are gone
 		}
 		s.Keys = join(s.Waiters, awaited, s.Workers)
-		return s, nil
+		return s, p.readLocks(ctx, s.Keys)
 	})
+}
+
+// readLocks asks the lock servers about keys that no worker reports as held.
+func (p *Page) readLocks(ctx context.Context, rows []keyRow) error {
+	var asked []*keyRow
+	var keys []string
+	for n := range rows {
+		if r := &rows[n]; r.Holding == nil {
+			asked, keys = append(asked, r), append(keys, r.Key)
+		}
+	}
+	holders, err := p.opts.Inspector.Holders(ctx, keys)
+	for n, h := range holders {
+		asked[n].Lock = h
+	}
+	return err
 }
 
 // join returns a row for each key. The waiters must be in order, the oldest first.
@@ -185,12 +202,16 @@ func join(waiters []delayqueue.Waiter, awaited []delayqueue.AwaitedKey, workers 
 	return rows
 }
 
-// held returns since when a task holds the key, as reported; zero if none does.
+// held returns since when the key is held; zero if it is free, or if that is not known.
 func (r keyRow) held() time.Time {
-	if r.Holding == nil {
+	switch {
+	case r.Holding != nil:
+		return r.Holding.Since
+	case r.Lock != nil:
+		return r.Lock.Since
+	default:
 		return time.Time{}
 	}
-	return r.Holding.Since
 }
 
 // orders are those in which keys can be listed.

@@ -56,7 +56,7 @@ func TestTheSearchFindsKeysTasksTypesAndWorkers(t *testing.T) {
 	for q, parts := range map[string][]string{
 		"4711": {"order:4711"}, "ordr:4711": {"order:4711"}, "ORDER:4711": {"order:4711"}, "secon": {"default/second"},
 		"audit": {"Held by tasks of type audit", "Waited for by tasks of type audit", "order:4711"},
-		"LIMIT": {"Waited for by tasks of type limited", "order:4711"}, host + "/" + strconv.Itoa(os.Getpid()): {"<h2>Workers</h2>", "keys held"},
+		"LIMIT": {"Waited for by tasks of type limited", "order:4711"}, host + "/" + strconv.Itoa(os.Getpid()): {"<h2>Workers</h2>", "1 key held"},
 		"nothing-like-it": {"no worker has a name like", "nothing-like-it"},
 	} {
 		next, text := r.search(q)
