@@ -29,7 +29,7 @@ func TestItemsWaitWhileTheLockServerIsAway(t *testing.T) {
 	locks.Stop()
 	run := ordersFrom(20)
 	task := s.enqueue("run", run)
-	s.until("the task waits", func() bool { return s.log.has("Redis cannot be reached") })
+	s.until("the task waits", func() bool { return s.log.has("Redis cannot be reached or refuses commands") })
 	locks.Restart(t)
 	info := s.await(task, asynq.TaskStateCompleted)
 	ran.wantAll(t, run, 1, nil)

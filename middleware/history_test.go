@@ -47,7 +47,7 @@ func TestRefusalsWakesAndHoldsAreRemembered(t *testing.T) {
 				close(end)
 				r.events.await(r, 6, released)
 				<-time.After(6 * time.Second)
-				hour, err := holdings.ReadHistory(r.Context(), r.client, time.Now())
+				hour, err := holdings.ReadHistory(r.Context(), r.client, time.Now(), holdings.Minutes)
 				if err != nil {
 					r.Fatal(err)
 				}
@@ -83,7 +83,7 @@ func TestAnOldWaitIsRememberedEachMinute(t *testing.T) {
 		<-time.After(time.Minute)
 		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		<-time.After(3*time.Minute + 10*time.Second)
-		hour, err := holdings.ReadHistory(r.Context(), r.client, time.Now())
+		hour, err := holdings.ReadHistory(r.Context(), r.client, time.Now(), holdings.Minutes)
 		if err != nil {
 			r.Fatal(err)
 		}

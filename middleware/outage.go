@@ -34,7 +34,7 @@ func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 	if o.delays == nil {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
-		r.Logger.WarnContext(ctx, "Redis cannot be reached; the task waits in its slot", "task", r.id.String(), "error",
+		r.Logger.WarnContext(ctx, "Redis cannot be reached or refuses commands; the task waits in its slot", "task", r.id.String(), "error",
 			redact.Error(cause))
 		r.observe(ctx, &Event{Kind: Unavailable, Err: cause})
 	}

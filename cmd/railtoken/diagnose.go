@@ -169,6 +169,9 @@ func (a *app) printReport(r doctor.Report) {
 		if i > 0 {
 			a.out.printf("\n")
 		}
+		if f.Advice && (i == 0 || !r.Findings[i-1].Advice) {
+			a.out.printf("Advice:\n\n")
+		}
 		a.out.printf("%s: %s\n", f.Check, f.Where)
 		a.out.printf("  finding  %s\n  cost     %s\n  remedy   %s\n", f.What, f.Cost, f.Remedy)
 		if f.Command != "" {

@@ -16,7 +16,7 @@ type lastHour struct {
 // lastHour reads what happened in the last hour. All pages share one read.
 func (p *Page) lastHour(ctx context.Context, of func(holdings.Minute) (holdings.Point, bool)) lastHour {
 	hour, err := readEach(ctx, &p.reads, "hour", holdings.Interval, func(ctx context.Context) ([]holdings.Minute, error) {
-		return holdings.ReadHistory(ctx, p.opts.Tasks, time.Now())
+		return holdings.ReadHistory(ctx, p.opts.Tasks, time.Now(), holdings.Minutes)
 	})
 	if err != nil {
 		return lastHour{HourErr: err.Error()}

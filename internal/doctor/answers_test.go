@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/process"
@@ -25,9 +26,11 @@ import (
 var answers = map[string]fault{
 	"a full Redis": {"writes", func(t *testing.T) *system {
 		s := newSystem(t)
+		s.enqueue("any", "order:1", asynq.Queue("audits"))
+		s.abandoned("order:1", 10*time.Second)
 		s.set("maxmemory", "1mb")
 		return s
-	}, []string{"memory is full", "raise maxmemory", "no task is enqueued"}, nil},
+	}, []string{"memory is full", "raise maxmemory", "no task is enqueued", "CONFIG SET maxmemory "}, nil},
 	"a full lock server": {"writes", func(t *testing.T) *system {
 		s := newSystem(t)
 		locks := redistest.Start(t, durable...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -82,7 +83,7 @@ var troubles = []struct {
 	}},
 	{"OOM ", trouble{
 		"refuses writes because its memory is full: OOM",
-		"raise maxmemory, or delete what is not needed: MEMORY STATS and redis-cli --bigkeys show what takes it", "INFO memory",
+		"raise maxmemory, or delete what is not needed: MEMORY STATS and redis-cli --bigkeys show what takes it", moreMemory,
 	}},
 	{"NOREPLICAS ", trouble{
 		"refuses writes because too few replicas are connected: NOREPLICAS",
@@ -102,6 +103,23 @@ var troubles = []struct {
 	}},
 }
 
+// moreMemory is the command that mends a full Redis, without the size.
+const moreMemory = "CONFIG SET maxmemory "
+
+// enoughMemory returns a quarter more than the server may use or uses, in whole megabytes, if its machine has that much;
+// otherwise a word for the size.
+func (s *Server) enoughMemory() string {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(s.Info[name], 10, 64) // 0 if it is not known
+		return n
+	}
+	enough := max(number("maxmemory"), number("used_memory"))*5/4>>20 + 1
+	if number("maxmemory") == 0 || enough<<20 > number("total_system_memory") {
+		return "SIZE"
+	}
+	return strconv.FormatInt(enough, 10) + "mb"
+}
+
 // troubleOf explains an error.
 func (s *Server) troubleOf(err error) trouble {
 	setting := "RAILTOKEN_REDIS_TLS"
@@ -110,6 +128,9 @@ func (s *Server) troubleOf(err error) trouble {
 	}
 	for _, t := range troubles {
 		if strings.Contains(err.Error(), t.sign) {
+			if t.command == moreMemory {
+				t.command += s.enoughMemory()
+			}
 			return t.trouble
 		}
 	}

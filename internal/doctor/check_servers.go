@@ -21,6 +21,12 @@ func (f *Facts) answering() []Server {
 	return slices.DeleteFunc(slices.Clone(f.Servers), func(s Server) bool { return s.Err != nil })
 }
 
+// refusesHeartbeats reports whether the Redis of the tasks refuses writes. Then asynq's servers cannot say that they live, and
+// leases on tasks end although their workers are well.
+func (f *Facts) refusesHeartbeats() bool {
+	return slices.ContainsFunc(f.Servers, func(s Server) bool { return s.Tasks && s.Refuses != nil })
+}
+
 // faults returns the findings for one kind of fault that INFO shows.
 func faults(f Facts, kind preflight.Kind, cost func(Server) (string, string)) (all []Finding) {
 	for _, s := range f.answering() {
@@ -78,7 +84,7 @@ func persistence(f Facts) (all []Finding) {
 		case s.SavesUnknown || f.Settings.GuardOff && s.Node && s.Fsync == "always":
 		case s.Node && f.Settings.GuardOff:
 			all = append(all, Finding{
-				Where: s.Addr, What: "it votes at once after a restart, but does not keep every write through one",
+				Advice: true, Where: s.Addr, What: "it votes at once after a restart, but does not keep every write through one",
 				Cost:    "locks of its last second are forgotten, which can let a second holder in",
 				Remedy:  "turn the guard on (RAILTOKEN_LOCK_GUARD=connect), or write every change to disk",
 				Command: "CONFIG SET appendfsync always; CONFIG SET appendonly yes",
@@ -89,7 +95,7 @@ func persistence(f Facts) (all []Finding) {
 				what = "tasks, waiting or not, and locks"
 			}
 			all = append(all, Finding{
-				Where: s.Addr, What: "it keeps nothing on disk",
+				Advice: true, Where: s.Addr, What: "it keeps nothing on disk",
 				Cost:    "a restart loses all " + what + "; keys that were held get a second holder",
 				Remedy:  "turn the append-only file on, and write it to redis.conf",
 				Command: "CONFIG SET appendonly yes",
@@ -132,7 +138,7 @@ func encryption(f Facts) (all []Finding) {
 			setting = "RAILTOKEN_LOCK_REDIS_TLS=true"
 		}
 		all = append(all, Finding{
-			Where: s.Addr, What: "connections to it are not encrypted, and it is on another machine",
+			Advice: true, Where: s.Addr, What: "connections to it are not encrypted, and it is on another machine",
 			Cost:   "the network can read passwords, keys and payloads, and change them",
 			Remedy: "give Redis a certificate (tls-port), and set " + setting,
 		})
@@ -215,7 +221,7 @@ func sameServer(f Facts) (all []Finding) {
 		}
 		if first, twice := before[s.RunID]; twice {
 			all = append(all, Finding{
-				Where: s.Addr, What: "it is the same server as " + first,
+				Advice: true, Where: s.Addr, What: "it is the same server as " + first,
 				Cost:   "it votes once, so that the loss of fewer servers than planned stops all locks",
 				Remedy: "name each server once in RAILTOKEN_LOCK_NODES",
 			})
@@ -240,7 +246,7 @@ func oneHost(f Facts) (all []Finding) {
 	for host, addrs := range on {
 		if len(addrs) > nodes/2 {
 			all = append(all, Finding{
-				Where: host, What: fmt.Sprintf("%d of %d lock servers are on this machine: %s", len(addrs), nodes,
+				Advice: true, Where: host, What: fmt.Sprintf("%d of %d lock servers are on this machine: %s", len(addrs), nodes,
 					strings.Join(addrs, ", ")),
 				Cost:   "when it is down, no majority is left and no task gets its keys",
 				Remedy: "spread the lock servers over machines, so that none has a majority",

@@ -18,10 +18,6 @@ func held(f Facts) (all []Finding) {
 		if h.Since.IsZero() || since <= f.Settings.LongRun {
 			continue
 		}
-		tasks := fmt.Sprintf("%d tasks wait", h.Waiting)
-		if h.Waiting == 1 {
-			tasks = "one task waits"
-		}
 		by, remedy := h.By, "if it hangs, take the key away; otherwise lock it for a shorter part of the work"
 		if h.Worker != "" {
 			by += " in worker " + h.Worker
@@ -30,7 +26,7 @@ func held(f Facts) (all []Finding) {
 		}
 		all = append(all, Finding{
 			Where: "key " + h.Key, Key: h.Key,
-			What:   fmt.Sprintf("%s has held it for %v, and %s for it", by, since.Round(time.Second), tasks),
+			What:   fmt.Sprintf("%s has held it for %v, and %s for it", by, since.Round(time.Second), tasksWait(h.Waiting)),
 			Cost:   "they run only when it is released",
 			Remedy: remedy, Command: "railtoken depose " + quoted(h.Key) + " --why REASON",
 		})

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqread"
 )
 
@@ -34,66 +36,103 @@ func scripts(f Facts) []Finding {
 	}}
 }
 
-// costOfNoServer is the cost of a queue whose tasks do not run.
-const costOfNoServer = "they do not run; later tasks of the same keys overtake them, or wait behind them if the tasks run in order"
-
 func unserved(f Facts) (all []Finding) {
+	var names []string // of queues without a server
+	waiting, pending := 0, 0
 	for _, q := range f.Queues {
-		tasks := q.Pending + q.Waiting
 		switch {
-		case tasks == 0:
+		case q.Pending+q.Waiting == 0:
 		case q.Paused:
 			all = append(all, Finding{
 				Where: "queue " + q.Name,
-				What: fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting,
-					q.Pending),
-				Cost: costOfNoServer, Remedy: "resume the queue",
+				What:  fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Cost:  costOfNoServer(q.Waiting), Remedy: "resume the queue",
 				Command: "asynq queue unpause " + q.Name,
 			})
-		case !q.Served:
+		case f.refusesHeartbeats() || q.Served:
+		case f.Servings == 0:
+			names = append(names, q.Name)
+			waiting, pending = waiting+q.Waiting, pending+q.Pending
+		default:
 			all = append(all, Finding{
 				Where: "queue " + q.Name,
-				What: fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots",
-					q.Waiting, q.Pending),
-				Cost:   costOfNoServer,
-				Remedy: "start a worker that serves the queue (RAILTOKEN_QUEUES), or delete the queue",
+				What:  fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Cost:  costOfNoServer(q.Waiting),
+				Remedy: "start a worker that serves the queue (RAILTOKEN_QUEUES); or, if its tasks are not needed any more, delete " +
+					"the queue and them",
 			})
 		}
+	}
+	if len(names) > 0 {
+		all = append(all, Finding{
+			Where: "queues " + strings.Join(names, ", "),
+			What:  fmt.Sprintf("no worker is running, and %d of their tasks wait for keys, %d for slots", waiting, pending),
+			Cost:  "they do not run", Remedy: "start the workers",
+		})
 	}
 	return all
 }
 
+// costOfNoServer is the cost of a queue whose tasks do not run, of which some wait for keys.
+func costOfNoServer(waiting int) string {
+	if waiting == 0 {
+		return "they do not run"
+	}
+	return "they do not run; later tasks of the same keys overtake them, or wait behind them if the tasks run in order"
+}
+
 func stuck(f Facts) (all []Finding) {
+	if f.refusesHeartbeats() {
+		return nil
+	}
 	for _, a := range f.Active {
-		silent := asynqread.Silence(a.Lease, f.At)
-		if silent > asynqread.SilentAfter && f.At.Before(a.Lease) {
-			all = append(all, Finding{
-				Where:   "task " + a.Task.String(),
-				What:    fmt.Sprintf("it is active, and its worker has not been heard of for %v", silent.Round(time.Second)),
-				Cost:    "its slot and its keys stay taken until asynq's lease and the locks have ended",
-				Remedy:  "see whether that process is stopped, has lost its network or has died: a running server brings the task back",
-				Command: "railtoken explain " + a.Task.String(),
-			})
+		late, silent := f.At.Sub(a.Lease), asynqread.Silence(a.Lease, f.At)
+		finding := Finding{Where: "task " + a.Task.String()}
+		switch {
+		case a.Lease.IsZero():
+			finding.What = "it is active without a lease, so asynq never brings it back"
+			finding.Cost = costOfStuck
+			finding.Remedy = "make sure that a server works on its queue: it recovers tasks whose leases have ended"
+			finding.Command = fmt.Sprintf("ZADD asynq:{%s}:lease 0 %s", a.Task.Queue, a.Task.ID)
+		case late > lateActive:
+			finding.What = fmt.Sprintf("it is active, and asynq's lease on it ended %v ago", late.Round(time.Second))
+			finding.Cost = costOfStuck
+			finding.Remedy = "make sure that a server works on its queue: it recovers tasks whose leases have ended"
+		case late > 0:
+			finding.What = fmt.Sprintf("it is active, and its worker has not renewed asynq's lease, which ended %v ago: it has died, or "+
+				"stood still", late.Round(time.Second))
+			finding.Cost = "its run counts as failed; the tasks behind it in a sequence wait"
+			finding.Remedy = "wait: a running server of its queue brings it back within two minutes of the end of the lease"
+			finding.Command = "railtoken explain " + a.Task.String()
+		case silent > asynqread.SilentAfter:
+			finding.What = fmt.Sprintf("it is active, and its worker has not been heard of for %v", silent.Round(time.Second))
+			finding.Cost = "its slot and its keys stay taken until asynq's lease and the locks have ended"
+			finding.Remedy = "see whether that process is stopped, has lost its network or has died: a running server brings the task back"
+			finding.Command = "railtoken explain " + a.Task.String()
+		default:
 			continue
 		}
-		what, command := "it is active without a lease, so asynq never brings it back",
-			fmt.Sprintf("ZADD asynq:{%s}:lease 0 %s", a.Task.Queue, a.Task.ID)
-		if !a.Lease.IsZero() {
-			late := f.At.Sub(a.Lease)
-			if late <= lateActive {
-				continue
-			}
-			command = ""
-			what = fmt.Sprintf("it is active, and asynq's lease on it ended %v ago", late.Round(time.Second))
+		if key, ok := f.heldBy(a.Task); ok && !a.Lease.IsZero() {
+			finding.Key = key
+			finding.Remedy += "; if the tasks that wait for its key cannot wait for that, take the key away"
+			finding.Command = "railtoken depose " + quoted(key) + " --why REASON"
 		}
-		all = append(all, Finding{
-			Where: "task " + a.Task.String(), What: what,
-			Cost:    "it does not run, and its uniqueness lock and its place in a sequence stay",
-			Remedy:  "make sure that a server works on its queue: it recovers tasks whose leases have ended",
-			Command: command,
-		})
+		all = append(all, finding)
 	}
 	return all
+}
+
+// costOfStuck is the cost of a task that nobody brings back.
+const costOfStuck = "it does not run, and its uniqueness lock and its place in a sequence stay"
+
+// heldBy returns a key that a task holds while others wait for it, by the label of the lock, which ends with the task's ID.
+func (f *Facts) heldBy(t delayqueue.Task) (key string, ok bool) {
+	for _, h := range f.Held {
+		if strings.HasSuffix(h.Label, "/"+t.ID) {
+			return h.Key, true
+		}
+	}
+	return "", false
 }
 
 func orphans(f Facts) (all []Finding) {
@@ -185,7 +224,7 @@ func timeouts(f Facts) (all []Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		all = append(all, Finding{
-			Where:  "type " + name,
+			Advice: true, Where: "type " + name,
 			What:   "its tasks, such as " + types[name] + ", have no timeout of their own: asynq gives them 30 min",
 			Cost:   "a handler that hangs holds its keys for half an hour",
 			Remedy: "enqueue them with asynq.Timeout, a few times of what they need",

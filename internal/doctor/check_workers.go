@@ -27,6 +27,9 @@ func maxHold(f Facts) (all []Finding) {
 // ttl reports locks that have not been renewed for long: a lease is renewed after a third of its TTL at the latest. TTLs
 // of single handlers are not known.
 func ttl(f Facts) (all []Finding) {
+	if slices.ContainsFunc(f.Servers, func(s Server) bool { return s.Locks && s.Refuses != nil }) {
+		return nil // nothing can be renewed, and that is reported
+	}
 	for _, h := range f.Holds {
 		if h.Remaining > 0 && h.Remaining < f.Settings.TTL/10 {
 			all = append(all, Finding{

@@ -38,8 +38,11 @@ type Facts struct {
 	Active  []Active
 	Holds   []Hold
 	Workers []Worker
-	// Held are keys that tasks wait for and that are held, those with most waiting tasks.
-	Held []Held
+	// Held are keys that tasks wait for and that are held, Behind those whose tasks wait for a head that has failed, and Crowds
+	// those with a known pace: all among the keys with most waiting tasks.
+	Held   []Held
+	Behind []Behind
+	Crowds []Crowd
 	// Full are asynq servers whose slots are all in use.
 	Full []Full
 	// Unhandled are types of tasks whose last runs found no handler.
@@ -127,7 +130,26 @@ type Held struct {
 	Waiting int
 	// By is the task that holds it, or the label of its lock if no worker reports the task; Worker is host/PID.
 	By, Worker string
+	Label      string // of its lock
 	Since      time.Time
+}
+
+// Behind is a key whose tasks wait in order for one that has failed.
+type Behind struct {
+	Key     string
+	Waiting int
+	Head    delayqueue.Task
+	LastErr string
+	Next    time.Time // when the head runs again
+}
+
+// Crowd is a key that many tasks wait for.
+type Crowd struct {
+	Key     string
+	Waiting int
+	Ordered bool
+	// PerMinute is how often the key was taken in a minute, lately.
+	PerMinute float64
 }
 
 // Full is an asynq server whose slots are all in use.

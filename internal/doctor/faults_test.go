@@ -218,7 +218,13 @@ var faults = map[string]fault{
 		s.worker()
 		s.enqueue("any", "order:1", asynq.Queue("audits"))
 		return s
-	}, []string{"queue audits", "no server works on it", "RAILTOKEN_QUEUES"}, nil},
+	}, []string{"queue audits", "no server works on it", "1 for slots", "RAILTOKEN_QUEUES", "delete the queue and them", `"they do not run"`}, nil},
+	"no worker": {"unserved", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.enqueue("any", "order:1", asynq.Queue("audits"))
+		s.enqueue("any", "order:1")
+		return s
+	}, []string{`"queues audits, default"`, "no worker is running", "0 of their tasks wait for keys, 2 for slots"}, nil},
 	"a paused queue": {"unserved", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()
@@ -239,6 +245,20 @@ var faults = map[string]fault{
 		}
 		return s
 	}, []string{"without a lease", "ZADD asynq:{default}:lease 0"}, nil},
+	"a worker that is silent": {"stuck", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker()
+		task := s.abandoned("order:1", 10*time.Second)
+		s.holdAs("order:1", "host/1/any/"+task.ID)
+		s.parked("any", "order:1")
+		return s
+	}, []string{"has not been heard of for 2", "railtoken depose order:1 --why REASON"}, nil},
+	"a worker that has died": {"stuck", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker()
+		s.abandoned("order:1", -20*time.Second)
+		return s
+	}, []string{"has not renewed asynq's lease, which ended 2", "it has died, or stood still", "within two minutes", "counts as failed"}, nil},
 	"entries without a task": {"orphans", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()
@@ -332,6 +352,9 @@ func TestEverySeededFaultIsFound(t *testing.T) {
 				t.Fatalf("no finding of %q: %+v", fault.check, report)
 			}
 			text, _ := json.Marshal(got)
+			if name == "no worker" && len(got) != 1 {
+				t.Errorf("%d findings, want one: %s", len(got), text)
+			}
 			contains(t, strings.ReplaceAll(string(text), "\\u0026", "&"), fault.says...)
 			for _, f := range report.Findings {
 				if f.Check != fault.check {

@@ -19,6 +19,8 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 	// Command mends it, if there is one: for redis-cli if it begins with an upper-case word, otherwise for a shell.
 	Command string `json:"command,omitempty"`
+	// Advice says that nothing fails now: it is about what a fault would cost.
+	Advice bool `json:"advice,omitempty"`
 }
 
 // Unchecked is a check that could not be made.
@@ -47,33 +49,35 @@ var checks = []check{
 	{"writes", false, writes},
 	{"version", false, version},
 	{"role", false, role},
-	{"eviction", false, eviction},
-	{"persistence", false, persistence},
 	{"acl", false, rules},
-	{"tls", false, encryption},
-	{"clock", false, clocks},
-	{"latency", true, latency},
-	{"same-server", false, sameServer},
-	{"one-host", false, oneHost},
 	{"votes", true, quorum},
+	{"eviction", false, eviction},
+	{"workers", true, workers},
+	{"clock", false, clocks},
 	{"asynq-scripts", true, scripts},
+	{"database", false, databases},
 	{"unserved", true, unserved},
 	{"slots", true, slots},
-	{"no-handler", false, unhandled},
-	{"database", false, databases},
 	{"stuck", true, stuck},
-	{"orphans", true, orphans},
-	{"mixed-orders", true, mixedOrders},
 	{"held", true, held},
+	{"behind-failed", false, behindFailed},
+	{"no-handler", false, unhandled},
+	{"crowd", false, crowds},
 	{"oldest-wait", false, oldestWait},
-	{"timeout", false, timeouts},
-	{"max-hold", false, maxHold},
 	{"ttl", true, ttl},
-	{"workers", true, workers},
+	{"max-hold", false, maxHold},
+	{"mixed-orders", true, mixedOrders},
+	{"orphans", true, orphans},
+	{"latency", true, latency},
 	{"hot-slot", false, hotSlot},
+	{"persistence", false, persistence},
+	{"same-server", false, sameServer},
+	{"one-host", false, oneHost},
+	{"tls", false, encryption},
+	{"timeout", false, timeouts},
 }
 
-// Checks returns the names of all checks, in the order in which they are reported.
+// Checks returns the names of all checks, the most urgent first. Findings are reported in this order, and advice after the others.
 func Checks() []string {
 	names := make([]string, len(checks))
 	for i, c := range checks {
@@ -96,6 +100,16 @@ func judge(f Facts, skip []string) []Finding {
 			all = append(all, finding)
 		}
 	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		switch {
+		case a.Advice == b.Advice:
+			return 0
+		case a.Advice:
+			return 1
+		default:
+			return -1
+		}
+	})
 	return all
 }
 

@@ -50,6 +50,7 @@ func gather(ctx context.Context, src Sources) (Facts, *gaps) {
 	missed.add("orphans", "the Redis of the tasks", f.gatherWaits(ctx, src.Tasks))
 	if src.Inspector != nil {
 		missed.add("held", "the Redis of the locks", f.gatherHeld(ctx, src.Inspector))
+		missed.add("crowd", "the Redis of the tasks", f.gatherPaces(ctx, src.Tasks))
 	}
 	src.Progress("reading active tasks")
 	missed.add("no-handler", "the Redis of the tasks", f.gatherFailures(ctx, src.Tasks))

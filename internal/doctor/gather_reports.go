@@ -9,7 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 // mostLooks limits how many locks are looked at: those that have been held longest.
@@ -68,7 +73,14 @@ func (f *Facts) placeless() (names string, err error) {
 	return strings.Join(all, ", "), err
 }
 
-// gatherHeld looks who holds the keys with most waiting tasks.
+const (
+	// mostHeads is how many tasks of a sequence are looked at for its head: those before it have ended.
+	mostHeads = 10
+	// paceMinutes is how many whole minutes tell how fast the tasks of a key run.
+	paceMinutes = 3
+)
+
+// gatherHeld looks who holds the keys with most waiting tasks, and what the heads of their sequences do.
 func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
 	waiting := map[string]int{}
 	for _, w := range f.Waits {
@@ -78,18 +90,55 @@ func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
 		return cmp.Or(waiting[b]-waiting[a], cmp.Compare(a, b))
 	})
 	for _, name := range names[:min(len(names), mostLooks)] {
-		k, err := i.Look(ctx, name, 0)
+		k, err := i.Look(ctx, name, mostHeads)
 		if err != nil {
 			return err
 		}
-		if k.Holder == nil || k.Waiting == 0 {
+		if k.Waiting == 0 {
 			continue
 		}
-		h := Held{Key: name, Waiting: k.Waiting, By: k.Holder.Label, Since: k.Holder.Since}
+		f.Crowds = append(f.Crowds, Crowd{Key: name, Waiting: k.Waiting, Ordered: len(k.Sequence) > 0})
+		if head := k.Head(); head != nil && head.Failed {
+			f.Behind = append(f.Behind, Behind{name, k.Waiting, head.Task, "", head.Next})
+		}
+		if k.Holder == nil {
+			continue
+		}
+		h := Held{Key: name, Waiting: k.Waiting, By: k.Holder.Label, Label: k.Holder.Label, Since: k.Holder.Since}
 		if task := k.Holder.Task; task != nil {
 			h.By, h.Worker = "task "+task.Task.String()+" ("+task.Type+")", task.Host+"/"+strconv.Itoa(task.PID)
 		}
 		f.Held = append(f.Held, h)
+	}
+	return nil
+}
+
+// gatherPaces reads the errors of heads, and from the history how fast the tasks of the keys run.
+func (f *Facts) gatherPaces(ctx context.Context, client redis.UniversalClient) error {
+	if err := pipelined(ctx, client, f.Behind, func(p redis.Pipeliner, b *Behind) *redis.StringCmd {
+		return p.HGet(ctx, parking.Task(b.Head).Hash(), "msg")
+	}, func(b *Behind, msg *redis.StringCmd) { _, b.LastErr = asynqread.Failure(msg.Val()) }); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(f.Crowds, func(c Crowd) bool { return c.Waiting >= fewWaiters }) {
+		return nil
+	}
+	history, err := holdings.ReadHistory(ctx, client, f.At, paceMinutes+2)
+	if err != nil {
+		return err
+	}
+	for n := range f.Crowds {
+		c, minutes, holds := &f.Crowds[n], 0, 0
+		for m := range paceMinutes {
+			// Holds count only once a task has waited for the key, so a minute counts if one has waited before.
+			before, _ := history[m].Of(c.Key)
+			if p, ok := history[m+1].Of(c.Key); ok && before.Waiting > 0 && p.Holds >= 0 {
+				minutes, holds = minutes+1, holds+p.Holds
+			}
+		}
+		if minutes > 0 {
+			c.PerMinute = float64(holds) / float64(minutes)
+		}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/doctor"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -56,7 +57,8 @@ func newSystem(t *testing.T, args ...string) *system {
 	return s
 }
 
-// worker runs a worker until the end of the test. Its tasks have types "fifo" and "any", which say what order they keep.
+// worker runs a worker until the end of the test. Its tasks have types "fifo", "strict" and "any", which say
+// what order they keep. Those of type "strict" fail, the others run until the end.
 func (s *system) worker(mods ...func(*worker.Config)) {
 	s.Helper()
 	cfg := worker.Config{
@@ -86,6 +88,12 @@ func (s *system) worker(mods ...func(*worker.Config)) {
 			s.Fatal(err)
 		}
 	}
+	if err := worker.Handle(w, "strict", worker.Handler[job]{
+		Strategy: middleware.Requeue{Order: middleware.StrictFIFO}, Keys: func(j job) []string { return []string{j.Key} },
+		Run: func(context.Context, job) error { return errors.New("no paper") },
+	}); err != nil {
+		s.Fatal(err)
+	}
 	if err := w.Start(context.Background()); err != nil {
 		s.Fatal(err)
 	}
@@ -95,6 +103,12 @@ func (s *system) worker(mods ...func(*worker.Config)) {
 // hold takes a key until the end of the test.
 func (s *system) hold(key string) *locking.Lease {
 	s.Helper()
+	return s.holdAs(key, "")
+}
+
+// holdAs takes a key until the end of the test, with a label.
+func (s *system) holdAs(key, label string) *locking.Lease {
+	s.Helper()
 	if s.locker == nil {
 		locker, err := locking.NewSingle(s.client, locking.SingleOptions{})
 		if err != nil {
@@ -103,7 +117,7 @@ func (s *system) hold(key string) *locking.Lease {
 		s.locker = locker
 		s.Cleanup(func() { _ = locker.Close() })
 	}
-	lease, err := s.locker.Acquire(context.Background(), []string{key}, locking.Options{})
+	lease, err := s.locker.Acquire(context.Background(), []string{key}, locking.Options{Label: label})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -141,6 +155,36 @@ func (s *system) parked(taskType, key string, opts ...asynq.Option) delayqueue.T
 	t := s.enqueue(taskType, key, append(opts, asynq.Timeout(time.Minute))...)
 	s.await(t, middleware.Parked)
 	return t
+}
+
+// abandoned adds a task to a queue without a server. A worker that has died runs it, and asynq's lease on it ends after left.
+func (s *system) abandoned(key string, left time.Duration) delayqueue.Task {
+	s.Helper()
+	t := s.enqueue("any", key, asynq.Queue("audits"), asynq.Timeout(time.Minute))
+	s.do("LMOVE", "asynq:{audits}:pending", "asynq:{audits}:active", "LEFT", "LEFT")
+	s.do("HSET", "asynq:{audits}:t:"+t.ID, "state", "active")
+	s.do("ZADD", "asynq:{audits}:lease", time.Now().Add(left).Unix(), t.ID)
+	return t
+}
+
+// crowd makes tasks wait for a key, of which so many have run in each of the last minutes; 0 for nothing known.
+func (s *system) crowd(waiting, perMinute int) {
+	s.Helper()
+	s.worker(func(c *worker.Config) { c.DisableReports = true })
+	s.hold("order:1")
+	for range waiting {
+		s.parked("any", "order:1")
+	}
+	for n := range 6 {
+		p := holdings.Point{Waiting: waiting, Holds: perMinute}
+		at := time.Now().Add(time.Duration(1-n) * time.Minute) // the next one, too, which may begin meanwhile
+		if perMinute == 0 {
+			continue
+		}
+		if _, err := holdings.Remember(s.Context(), s.client, at, p, map[string]holdings.Point{"order:1": p}, false); err != nil {
+			s.Fatal(err)
+		}
+	}
 }
 
 // nodes starts lock servers. They seem to be on machines of their own, with encrypted connections.

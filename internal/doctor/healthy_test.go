@@ -34,6 +34,26 @@ var healthy = map[string]struct {
 		s.parked("any", "order:1")
 		return s
 	}, nil},
+	"a hot key that drains quickly": {func(t *testing.T) *system {
+		s := newSystem(t)
+		s.crowd(30, 60)
+		return s
+	}, nil},
+	"a crowd that has just come": {func(t *testing.T) *system {
+		s := newSystem(t)
+		s.crowd(30, 0)
+		return s
+	}, nil},
+	"a head that is retried at once": {func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker(func(c *worker.Config) {
+			c.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }
+		})
+		s.enqueue("strict", "order:8", asynq.Timeout(time.Minute))
+		s.until(func() bool { return s.client.ZCard(t.Context(), "asynq:{default}:retry").Val() == 1 })
+		s.parked("strict", "order:8")
+		return s
+	}, nil},
 	"every slot in use": {func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker(func(c *worker.Config) { c.Concurrency = 1 })

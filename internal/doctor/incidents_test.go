@@ -45,6 +45,22 @@ var incidents = map[string]fault{
 		s.src.Settings.LongRun = time.Millisecond
 		return s
 	}, []string{"key order:1", "one task waits for it", "no worker reports it"}, nil},
+	"a head that has failed": {"behind-failed", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker(func(c *worker.Config) {
+			c.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Hour }
+		})
+		s.enqueue("strict", "order:8", asynq.Timeout(time.Minute))
+		s.until(func() bool { return s.client.ZCard(t.Context(), "asynq:{default}:retry").Val() == 1 })
+		s.parked("strict", "order:8")
+		s.parked("strict", "order:8")
+		return s
+	}, []string{"key order:8", "has failed and runs again in 60 min", "2 tasks wait for it", "no paper", "railtoken drop default/"}, nil},
+	"a crowd at one key": {"crowd", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.crowd(30, 2)
+		return s
+	}, []string{"key order:1", "30 tasks wait", "2 of them run per minute", "in about 15 min", "railtoken put-first"}, nil},
 	"a type without a handler": {"no-handler", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()

@@ -65,13 +65,13 @@ type Minute struct {
 	fields map[string]string
 }
 
-// ReadHistory returns the last hour, the current minute last. It makes one call, of 60 commands.
-func ReadHistory(ctx context.Context, client redis.UniversalClient, now time.Time) ([]Minute, error) {
-	hour := make([]Minute, Minutes)
-	replies := make([]*redis.MapStringStringCmd, Minutes)
+// ReadHistory returns the last minutes, at most [Minutes], the current one last. It makes one call, of a command for each.
+func ReadHistory(ctx context.Context, client redis.UniversalClient, now time.Time, minutes int) ([]Minute, error) {
+	hour := make([]Minute, minutes)
+	replies := make([]*redis.MapStringStringCmd, minutes)
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n := range hour {
-			hour[n].At = now.Add(time.Duration(n-Minutes+1) * time.Minute).Truncate(time.Minute)
+			hour[n].At = now.Add(time.Duration(n-minutes+1) * time.Minute).Truncate(time.Minute)
 			replies[n] = p.HGetAll(ctx, HistoryKey(hour[n].At))
 		}
 		return nil

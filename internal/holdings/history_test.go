@@ -51,7 +51,7 @@ func (p *parked) Awaited(context.Context, int) (keys []string, err error) {
 // history returns the hour until a time, the current minute first.
 func history(t *testing.T, client redis.UniversalClient, now time.Time) []holdings.Minute {
 	t.Helper()
-	hour, err := holdings.ReadHistory(t.Context(), client, now)
+	hour, err := holdings.ReadHistory(t.Context(), client, now, holdings.Minutes)
 	if err != nil || len(hour) != holdings.Minutes {
 		t.Fatalf("%d minutes, error %v", len(hour), err)
 	}
