@@ -45,7 +45,7 @@ func burst(t *testing.T, l locking.Locker, tries int) {
 
 // etcd hangs while thousands of attempts are given up and thousands of leases released. No key may stay locked for a TTL.
 func TestAHangingEtcdLeavesNoKeyLocked(t *testing.T) {
-	t.Parallel()
+	// Not parallel: its thousands of requests and the tests beside it would slow one another.
 	etcd := startEtcd(t, etcdtest.Options{})
 	l := newLocker(t, etcd.Addrs(), etcdlock.Options{})
 	watching := newClient(t, etcd.Addrs())

@@ -19,7 +19,7 @@ type wrapped struct{ *redis.Client }
 
 // Redis stands still for 3 s under 6 000 requests that last 0.3 s. After it continues, no key stays locked.
 func TestNoKeyStaysLockedAfterAHang(t *testing.T) {
-	t.Parallel()
+	// Not parallel: its thousands of requests and the tests beside it would slow one another.
 	for name, open := range map[string]func(t *testing.T, servers []*redistest.Server) locking.Locker{
 		"single": func(t *testing.T, servers []*redistest.Server) locking.Locker {
 			return newSingle(t, servers[0].Client(t, deadlines), locking.SingleOptions{})
