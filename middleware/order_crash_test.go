@@ -197,7 +197,8 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 		})
 	}
 	t.Logf("looks in vain within a minute: %v", looks)
-	if looks["FIFO"] > 2*looks["best effort"] || looks["FIFO"] > tasks/2 {
+	// A handful of looks, at random times: a tenth of the tasks is the margin.
+	if looks["FIFO"] > 2*looks["best effort"]+tasks/10 || looks["FIFO"] > tasks/2 {
 		t.Errorf("within a minute %d looked in vain, want as few as without an order (%d)", looks["FIFO"], looks["best effort"])
 	}
 }
