@@ -20,7 +20,7 @@ func TestATaskCostsACommandForEachStep(t *testing.T) {
 	// A life is enqueued, fetched twice, refused, parked, woken, locked, released and finished. In order it is enqueued, parked by the
 	// script that fetches it, and finished: other calls wake it, and fetch it with its lock.
 	for name, want := range map[string][2]float64{
-		"growth-keys": {2.0 / keySlots, 8}, "growth-waiters": {5, 40}, "growth-waiters-fifo": {3, 40},
+		"growth-keys": {2.0 / keySlots, 8}, "growth-waiters": {5, 40}, "growth-waiters-fifo": {3, 12},
 		"cost-telemetry": {2.0 / keySlots, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
