@@ -69,7 +69,7 @@ model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 
 .PHONY: simulate
 simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of each of ten scenarios, from SEED (1)
-	@go test -C internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
+	@go test -C internal/verify/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
 
 .PHONY: soak
 soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); MODES chooses other soaks; about five minutes
@@ -77,7 +77,7 @@ soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS 
 
 .PHONY: thorough
 thorough: ## Play crash points, random plans and long runs in full length, and suspend machines; about five minutes
-	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/crashtest ./internal/e2e ./locking ./middleware
+	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/verify/crashtest ./internal/verify/e2e ./locking ./middleware
 	@scripts/suspend.sh
 
 .PHONY: crowd

@@ -15,12 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/observe"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklocker"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
+
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -102,7 +102,7 @@ type Attached struct {
 	cfg   asynq.Config
 	fixed bool // the queues may no longer change, because a server has them
 
-	servers []*asynqconn.Conn
+	servers []*broker.Conn
 	health  vitals
 
 	checking sync.Mutex
@@ -111,10 +111,10 @@ type Attached struct {
 	locker   locking.Locker // of the tasks
 	outside  locking.Locker // of work outside of tasks
 	unfollow func()         // ends the following of late releases
-	closers  []tasklocker.Locker
+	closers  []taskrun.Locker
 	queue    *delayqueue.Queue
 	budget   *middleware.SlotBudget
-	wakes    asynqconn.Wakes
+	wakes    broker.Wakes
 	stopping chan struct{}
 	stop     sync.Once
 	reports  reports
@@ -138,7 +138,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if opts.Logger == nil {
 		opts.Logger = loggerOf(cfg)
 	}
-	if err := opts.recognise(asynqconn.Recognise); err != nil {
+	if err := opts.recognise(broker.Recognise); err != nil {
 		return nil, err
 	}
 	_, oneNode := client.(*redis.Client)
@@ -147,7 +147,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	a := &Attached{
 		client: client, opts: opts, cfg: cfg, oneNode: oneNode, locker: opts.Locker,
 		interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval),
-		wakes:    asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
+		wakes:    broker.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
 	slots := cfg.Concurrency
 	if slots < 1 {
@@ -162,19 +162,19 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		locks, err := tasklocker.OnClient(client, opts.MaxHold, opts.AllowEviction)
+		locks, err := taskrun.OnClient(client, opts.MaxHold, opts.AllowEviction)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
-		a.locker, a.closers, a.opts.RedisKeys = locks, []tasklocker.Locker{locks}, locks.RedisKeys
+		a.locker, a.closers, a.opts.RedisKeys = locks, []taskrun.Locker{locks}, locks.RedisKeys
 	}
 	if oneNode && a.opts.RedisKeys != nil {
-		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
+		(*line.Engine)(queue).Fuse(colocated.Of(a.locker))
 	}
 	if a.opts.RedisKeys != nil {
-		(*parking.Engine)(queue).LocksAre(a.opts.RedisKeys)
+		(*line.Engine)(queue).LocksAre(a.opts.RedisKeys)
 	}
-	a.outside, a.unfollow = a.follow(a.locker), lockhook.OnLateRelease(a.locker, a.wakeNext)
+	a.outside, a.unfollow = a.follow(a.locker), leasing.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
@@ -184,7 +184,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 
 // FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold: twice as long, and at
 // least 1 h. Use it as the FenceTTL of a Locker of your own.
-func FenceTTL(maxHold time.Duration) time.Duration { return tasklocker.FenceTTL(maxHold) }
+func FenceTTL(maxHold time.Duration) time.Duration { return taskrun.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task, lost bool) {
@@ -200,7 +200,7 @@ func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
+	taskrun.CallObserver(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
 }
 
 // Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. Wrap each handler
@@ -281,7 +281,7 @@ const abandoned = 5 * time.Second
 // It takes 8 s at most, also while Redis does not answer: within this time it waits up to 5 s for handlers that asynq has
 // abandoned, so that they release their keys, and for tasks that are to be parked. Close calls Stop first.
 func (a *Attached) Close() error {
-	deadline := time.Now().Add(parking.CloseLimit)
+	deadline := time.Now().Add(line.CloseLimit)
 	a.Stop()
 	reports := make(chan struct{})
 	go func() {
@@ -298,7 +298,7 @@ func (a *Attached) Close() error {
 			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
 	a.unfollow()
-	(*parking.Engine)(a.queue).CloseBy(deadline)
+	(*line.Engine)(a.queue).CloseBy(deadline)
 	var errs []error
 	for _, c := range a.closers {
 		errs = append(errs, c.CloseBy(deadline))

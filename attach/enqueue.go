@@ -9,9 +9,9 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -33,7 +33,7 @@ func (p *Producer) EnqueueContext(
 	if err != nil {
 		return nil, err
 	}
-	add := parking.EnqueueOptions{Keys: keys}
+	add := line.EnqueueOptions{Keys: keys}
 	if strategy == nil {
 		return p.engine().Enqueue(ctx, task, add, opts...)
 	}
@@ -45,13 +45,13 @@ func (p *Producer) EnqueueContext(
 			look.Locks = append(look.Locks, lock)
 		}
 		info, err := p.engine().Enqueue(ctx, task, look, opts...)
-		if !errors.Is(err, parking.ErrLocked) && !errors.Is(err, parking.ErrForeign) {
+		if !errors.Is(err, line.ErrLocked) && !errors.Is(err, line.ErrForeign) {
 			return info, err
 		}
 	}
 	held, err := p.ask(ctx, keys, 0)
 	if err != nil {
-		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", redact.Error(err))
+		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", logsafe.Error(err))
 	}
 	return p.decide(ctx, task, strategy, held, add, opts)
 }
@@ -83,7 +83,7 @@ func (p *Producer) EnqueueInOrder(
 	return p.engine().EnqueueInOrder(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
 }
 
-func (p *Producer) engine() *parking.Engine { return (*parking.Engine)(p.queue) }
+func (p *Producer) engine() *line.Engine { return (*line.Engine)(p.queue) }
 
 // read returns the keys of a task, and what to do when one is held: nil for nothing.
 func (p *Producer) read(
@@ -143,11 +143,11 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
 		p.opts.Logger.WarnContext(ctx, "a key could not be released; it becomes free when its TTL ends", "error",
-			redact.Error(err))
+			logsafe.Error(err))
 	}
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
-			if _, err := p.engine().Wake(ctx, key, parking.WakeOptions{}); err != nil {
+			if _, err := p.engine().Wake(ctx, key, line.WakeOptions{}); err != nil {
 				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error",
 					err)
 			}
@@ -159,7 +159,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 // decide does what the strategy decides about a task. held is the refusal of one of its keys; nil if all are free.
 func (p *Producer) decide(
 	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError,
-	add parking.EnqueueOptions, opts []asynq.Option,
+	add line.EnqueueOptions, opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	var d middleware.Decision
 	if held != nil {
@@ -182,7 +182,7 @@ func (p *Producer) decide(
 		}
 	}
 	if d.Outcome == middleware.Park {
-		add.WaitFor, add.ParkOptions = held.Key, parking.ParkOptions{
+		add.WaitFor, add.ParkOptions = held.Key, line.ParkOptions{
 			RetryAfter: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		}
 		info, err := p.engine().Enqueue(ctx, task, add, opts...)
@@ -191,19 +191,19 @@ func (p *Producer) decide(
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
 			// The key may have been released before the task was among its waiters.
-			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklimits.NotifyFor+d.Delay)
+			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, taskrun.NotifyFor+d.Delay)
 			if asked != nil {
 				p.opts.Logger.WarnContext(ctx, "cannot tell whether a key is still held; the task's timer will bring it back",
-					"error", redact.Error(asked))
+					"error", logsafe.Error(asked))
 			}
 		}
-		if !errors.Is(err, parking.ErrForeign) {
+		if !errors.Is(err, line.ErrForeign) {
 			return info, err
 		}
 		add.WaitFor = ""
 	}
 	info, err := p.engine().Enqueue(ctx, task, add, opts...)
-	if errors.Is(err, parking.ErrForeign) {
+	if errors.Is(err, line.ErrForeign) {
 		add.AtOnce = false
 		return p.engine().Enqueue(ctx, task, add, opts...)
 	}

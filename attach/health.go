@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/health"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -108,9 +108,9 @@ func (a *Attached) isStopping() bool {
 }
 
 // watch remembers a server, and forgets those that are gone.
-func (a *Attached) watch(server *asynqconn.Conn) {
+func (a *Attached) watch(server *broker.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.servers = slices.DeleteFunc(a.servers, func(c *asynqconn.Conn) bool { return c.Pulse().Over })
+	a.servers = slices.DeleteFunc(a.servers, func(c *broker.Conn) bool { return c.Pulse().Over })
 	a.servers = append(a.servers, server)
 }

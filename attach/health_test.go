@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -109,7 +109,7 @@ type hanging struct {
 }
 
 func (h *hanging) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
-	if kind, _ := asynqconn.KindOf(sum, keys); kind == asynqconn.Fetch && h.hangs.Load() {
+	if kind, _ := broker.KindOf(sum, keys); kind == broker.Fetch && h.hangs.Load() {
 		<-h.end
 	}
 	return h.UniversalClient.EvalSha(ctx, sum, keys, args...)

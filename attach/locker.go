@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -19,19 +19,19 @@ func (a *Attached) Locker() locking.Locker { return a.outside }
 
 // follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.
 func (a *Attached) follow(inner locking.Locker) locking.Locker {
-	return lockhook.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
+	return leasing.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
 }
 
 // wakeNext wakes the next task of each key after a release.
 func (a *Attached) wakeNext(keys []string) {
-	ctx, engine := context.Background(), (*parking.Engine)(a.queue)
+	ctx, engine := context.Background(), (*line.Engine)(a.queue)
 	for _, key := range keys {
-		woken, err := parking.Retry(ctx, a.stopping, func(ctx context.Context) (parking.Woken, error) {
-			return engine.WakeNext(ctx, key, parking.WakeOptions{})
+		woken, err := line.Retry(ctx, a.stopping, func(ctx context.Context) (line.Woken, error) {
+			return engine.WakeNext(ctx, key, line.WakeOptions{})
 		})
 		if err != nil {
 			a.opts.Logger.WarnContext(ctx, "waking the next task failed", "result",
-				"the next task was not woken; its timer will bring it back", "keys", redact.Keys([]string{key}), "error", err)
+				"the next task was not woken; its timer will bring it back", "keys", logsafe.Keys([]string{key}), "error", err)
 		}
 		for _, next := range woken.Tasks {
 			tell(ctx, a.opts.Observer, a.opts.Logger, &middleware.Event{

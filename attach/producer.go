@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -77,8 +77,8 @@ func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 }
 
 // limits returns the limits on the keys of a task.
-func (p *Producer) limits() tasklimits.Limits {
-	return tasklimits.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}
+func (p *Producer) limits() taskrun.Limits {
+	return taskrun.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}
 }
 
 // Queue returns the queue of waiting tasks, which lists and reorders them. It is closed with the Producer.

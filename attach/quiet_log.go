@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // exhausted is what asynq v0.26 logs as a warning before it archives a task, followed by the task's ID. It does so for
@@ -34,13 +34,13 @@ func (l quietLog) Warn(args ...any) {
 
 // waits reports whether a task with this ID, in one of our queues, is about to be parked.
 func (a *Attached) waits(id string) bool {
-	engine := (*parking.Engine)(a.queue)
+	engine := (*line.Engine)(a.queue)
 	queues := a.queues()
 	if len(queues) == 0 {
 		queues = map[string]int{"default": 1} // as asynq has it
 	}
 	for queue := range queues {
-		if engine.Waits(parking.Task{Queue: queue, ID: id}) {
+		if engine.Waits(line.Task{Queue: queue, ID: id}) {
 			return true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/broker"
 )
 
 // recognise returns an error if asynq is not recognised, unless the options allow that; then it logs a warning.
@@ -17,10 +17,10 @@ func (o Options) recognise(recognised func() error) error {
 		o.Logger.Warn("asynq is not recognised; tasks wait in plain mode, where one on its last attempt may be archived without having run",
 			"error", err)
 		return nil
-	case !errors.Is(err, asynqconn.ErrAsynq):
+	case !errors.Is(err, broker.ErrAsynq):
 		return fmt.Errorf("attach: %w: try again on a machine that is less busy", err)
 	default:
 		return fmt.Errorf("attach: %w: use asynq %s, or set AllowUnknownAsynq to let tasks wait without being woken",
-			err, asynqconn.Versions)
+			err, broker.Versions)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -56,7 +56,7 @@ func (r *reports) start(ctx context.Context, a *Attached) error {
 		a.beside(store, rival)
 	}
 	r.begun = true
-	r.stop, _ = lockhook.EndWhenDeposed(a.locker) // it fails once the Locker is closed
+	r.stop, _ = leasing.EndWhenDeposed(a.locker) // it fails once the Locker is closed
 	return nil
 }
 
@@ -84,11 +84,11 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 		if len(queues) == 0 {
 			queues = map[string]int{"default": 1} // as asynq has it
 		}
-		r.reporter = holdings.New(a.client, (*parking.Engine)(a.queue).Held(), holdings.Worker{
-			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
+		r.reporter = holdings.New(a.client, (*line.Engine)(a.queue).Held(), holdings.Worker{
+			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: leasing.Backend(a.locker),
 		}, holdings.Options{
-			Store: func(ctx context.Context) (string, bool) { return lockhook.Store(ctx, a.locker) },
-			Moved: a.moved, Beside: a.beside, Parked: parking.Awaited{Engine: (*parking.Engine)(a.queue)},
+			Store: func(ctx context.Context) (string, bool) { return leasing.Store(ctx, a.locker) },
+			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
 		})
 	}
 	return r.reporter

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -93,7 +93,7 @@ func (a *Attached) lead(
 	if err != nil {
 		return err
 	}
-	s, err := newScheduler(asynqconn.NewFirings(a.client, name, token, func() bool { return lease.Err() == nil }))
+	s, err := newScheduler(broker.NewFirings(a.client, name, token, func() bool { return lease.Err() == nil }))
 	if err == nil {
 		err = s.Start()
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/stack"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -23,7 +23,7 @@ const fewServers = 8
 // Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
 // [Attached.Config]. Each server needs its own. It need not be closed.
 func (a *Attached) Client() redis.UniversalClient {
-	server := (*parking.Engine)(a.queue).Conn(asynqconn.Options{
+	server := (*line.Engine)(a.queue).Conn(broker.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
 		Slots: a.budget.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
@@ -85,14 +85,14 @@ func (a *Attached) Config() asynq.Config {
 	base := cfg.BaseContext
 	ours := context.WithValue(context.Background(), configured{}, a)
 	cfg.BaseContext = func() context.Context { // asynq calls it first in the goroutine that acknowledges the task
-		stack.GrowDeep()
+		pipeline.GrowStackDeep()
 		if base == nil {
 			return ours
 		}
 		return context.WithValue(base(), configured{}, a)
 	}
 	cfg.Logger = quietLog{cmp.Or[asynq.Logger](cfg.Logger, newPlainLog(os.Stderr)), a.waits}
-	cfg.TaskCheckInterval = asynqconn.CheckInterval
+	cfg.TaskCheckInterval = broker.CheckInterval
 	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
 	return middleware.ServerConfig(cfg)
 }

@@ -4,29 +4,29 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 var (
 	// ErrNotOurs reports that a task cannot be parked, because the asynq server that runs it does not use this Queue.
 	// [Queue.Park] returns it, and so do handlers with package middleware when their server was made without
 	// attach.Attached.Client or package worker.
-	ErrNotOurs = parking.ErrNotOurs
+	ErrNotOurs = line.ErrNotOurs
 	// ErrLimit reports that a task has reached one of its [Limits], and was not parked. [Queue.Park] returns it.
 	ErrLimit = errors.New("delayqueue: the task has reached a limit on waiting")
 	// ErrNotInSequence reports that a task was enqueued, but joins the sequence of its key only when it runs, because
 	// Redis no longer answered: tasks that are enqueued after it may run first. Do not enqueue it again. EnqueueInOrder
 	// of attach.Producer and of worker.Client returns it.
-	ErrNotInSequence = parking.ErrNotInSequence
+	ErrNotInSequence = line.ErrNotInSequence
 	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued.
 	// EnqueueContext of attach.Producer and Enqueue of worker.Client return it.
-	ErrNotNow = parking.ErrNotNow
+	ErrNotNow = line.ErrNotNow
 	// ErrUnknownAsynq reports that the asynq of this program is neither of the versions whose scripts railtoken knows, which
 	// the error names. attach.New and worker.New return it. EnqueueInOrder of attach.Producer and of worker.Client returns
 	// it and enqueues nothing, because the task would join no sequence: use one of these versions, or enqueue the task
 	// without an order.
-	ErrUnknownAsynq = asynqconn.ErrAsynq
+	ErrUnknownAsynq = broker.ErrAsynq
 	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. [Inspector.Find],
 	// [Inspector.PutFirst], [Inspector.PutLast] and [Inspector.Drop] return it, as a [NotWaitingError].
 	ErrNotWaiting = errors.New("delayqueue: the task does not wait")
@@ -34,7 +34,7 @@ var (
 	// and items.Replay return it, as a [NotArchivedError].
 	ErrNotArchived = errors.New("delayqueue: the task is not archived")
 	// ErrGone reports that asynq knows no such task. [Inspector.Replay], items.Of and items.Replay return it.
-	ErrGone = parking.ErrGone
+	ErrGone = line.ErrGone
 )
 
 // NotWaitingError reports that a task does not wait, and says where it is. It matches [ErrNotWaiting].

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // fail ends the run of an active task as asynq does after an error; a Conn has fetched it.
 func (r *solo) fail(t delayqueue.Task) {
 	r.Helper()
-	of := parking.Task(t)
+	of := line.Task(t)
 	_, err := r.Client.TxPipelined(r.Context(), func(p redis.Pipeliner) error {
 		p.HSet(r.Context(), of.Hash(), "pending_since", "a run", "state", "retry")
 		p.LRem(r.Context(), of.Prefix()+"active", 0, t.ID)
@@ -54,14 +54,14 @@ func onHeads(t *testing.T, test func(t *testing.T, r *solo, tasks []delayqueue.T
 				r := newSolo(t)
 				tasks := []delayqueue.Task{r.Delayed("first"), r.Delayed("second"), r.Delayed("third")}
 				for _, task := range tasks {
-					_, err := r.Engine.Join(t.Context(), parking.Task(task), "k", parking.JoinOptions{Strict: order == "StrictFIFO"})
+					_, err := r.Engine.Join(t.Context(), line.Task(task), "k", line.JoinOptions{Strict: order == "StrictFIFO"})
 					r.OK(err)
 				}
 				r.Park(tasks[2], "k")
 				r.Park(tasks[1], "k")
 				head.becomes(r, tasks[0])
 				if name == "failed" && order == "FIFO" { // its handler has left, and joins again at the end
-					_, err := r.Engine.Remove(t.Context(), parking.Task(tasks[0]), "k")
+					_, err := r.Engine.Remove(t.Context(), line.Task(tasks[0]), "k")
 					r.OK(err)
 				}
 				test(t, r, tasks, name, isHead)

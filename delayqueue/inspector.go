@@ -10,14 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // mostLooked limits what one call reads, because Redis does nothing else meanwhile.
 const mostLooked = 10_000
 
 // Inspector lists waiting tasks and reorders them. It is safe for concurrent use, and needs no Close.
-type Inspector struct{ engine *parking.Engine }
+type Inspector struct{ engine *line.Engine }
 
 // Count returns how many tasks are parked on any key. Tasks that were deleted by hand may count for a while; tasks that
 // wait in their worker slots do not. It makes one call to Redis.
@@ -36,14 +36,14 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 // It makes one call to Redis, and two more for each 500 tasks. The result is not a snapshot: tasks come and go
 // meanwhile.
 func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
-	return i.members(ctx, parking.WaitersKey(key), key, n)
+	return i.members(ctx, line.WaitersKey(key), key, n)
 }
 
 // Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000. Only the first
 // of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone; the tasks behind
 // them skip them. It costs as much as [Inspector.Waiters].
 func (i *Inspector) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
-	waiters, err := i.members(ctx, parking.SequenceKey(key), key, n)
+	waiters, err := i.members(ctx, line.SequenceKey(key), key, n)
 	for n := range waiters {
 		waiters[n].Since = waiters[n].joined
 	}
@@ -62,7 +62,7 @@ func (i *Inspector) members(ctx context.Context, set, key string, n int) ([]Wait
 	waiters := make([]Waiter, 0, len(entries))
 	for n, e := range entries {
 		member, _ := e.Member.(string)
-		if t, err := parking.ParseEntry(member); err == nil { // other members are not ours
+		if t, err := line.ParseEntry(member); err == nil { // other members are not ours
 			at := time.UnixMicro(int64(e.Score))
 			waiters = append(waiters, Waiter{Task: Task(t), Position: n + 1, Since: at, joined: at})
 		}
@@ -117,7 +117,7 @@ func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	}
 	for _, w := range waiters {
 		for _, key := range w.Also {
-			waiters = append(waiters, Waiter{Key: key, set: parking.WaitersKey(key)})
+			waiters = append(waiters, Waiter{Key: key, set: line.WaitersKey(key)})
 		}
 	}
 	slices.SortFunc(waiters, func(a, b Waiter) int { return cmp.Compare(a.set, b.set) })
@@ -166,7 +166,7 @@ func (i *Inspector) readPlace(ctx context.Context, w *Waiter) error {
 	if w.sequence == "" || w.State != StateRetry && w.State != "scheduled" {
 		return nil
 	}
-	at, err := i.client().ZScore(ctx, parking.SequenceKey(w.sequence), parking.Task(w.Task).Entry()).Result()
+	at, err := i.client().ZScore(ctx, line.SequenceKey(w.sequence), line.Task(w.Task).Entry()).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	} else if err != nil {
@@ -197,7 +197,7 @@ func (i *Inspector) reorder(ctx context.Context, key string, t Task, first bool)
 		return err
 	}
 	if !one[0].State.over() {
-		waits, err := i.engine.Reorder(ctx, key, parking.Task(t), first)
+		waits, err := i.engine.Reorder(ctx, key, line.Task(t), first)
 		if err != nil {
 			return fmt.Errorf("delayqueue: reorder task %s: %w", t, err)
 		}
@@ -224,11 +224,11 @@ func (i *Inspector) Drop(ctx context.Context, t Task) error {
 	if err != nil {
 		return err
 	}
-	state, err := i.engine.Drop(ctx, w.Key, parking.Task(t))
+	state, err := i.engine.Drop(ctx, w.Key, line.Task(t))
 	if err != nil {
 		return fmt.Errorf("delayqueue: drop task %s: %w", t, err)
 	}
-	if state != parking.Dropped {
+	if state != line.Dropped {
 		return &NotWaitingError{Task: t, Key: w.Key, State: State(state)}
 	}
 	return nil
@@ -244,7 +244,7 @@ func (i *Inspector) all(ctx context.Context) ([]Waiter, error) {
 	}
 	waiters := make([]Waiter, 0, len(entries))
 	for _, entry := range entries {
-		if t, err := parking.ParseEntry(entry); err == nil {
+		if t, err := line.ParseEntry(entry); err == nil {
 			waiters = append(waiters, Waiter{Task: Task(t)})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // The queues and the keys lie in slots of different nodes.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/durations"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // Limits bounds how long and how often a task waits, and how many others may wait with it. The zero value sets no
@@ -36,7 +36,7 @@ func (l Limits) Validate() error {
 			errs = append(errs, fmt.Errorf("delayqueue: %s is %d: it cannot be negative", limit.name, limit.value))
 		}
 	}
-	return errors.Join(append(errs, durations.Check("delayqueue: Age", l.Age, durations.Least))...)
+	return errors.Join(append(errs, leasing.CheckDuration("delayqueue: Age", l.Age, leasing.LeastDuration))...)
 }
 
 // Limit names one of the [Limits].

@@ -8,15 +8,15 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/parking/parkingtest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/linetest"
 )
 
 func TestAWakeOfAConflictOfOnesOwnIsForOneTask(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	parked, ran := map[string]bool{}, make(chan string, 3)
-	parkingtest.Serve(t, r.Engine, asynq.Config{Concurrency: 1}, func(ctx context.Context, id string) error {
+	linetest.Serve(t, r.Engine, asynq.Config{Concurrency: 1}, func(ctx context.Context, id string) error {
 		if !parked[id] {
 			parked[id] = true
 			return (*delayqueue.Queue)(r.Engine).Park(ctx, "warehouse", delayqueue.ParkOptions{RetryAfter: time.Hour})
@@ -28,7 +28,7 @@ func TestAWakeOfAConflictOfOnesOwnIsForOneTask(t *testing.T) {
 		if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id)); err != nil {
 			t.Fatal(err)
 		}
-		r.Become(parking.Task{Queue: "default", ID: id}, asynq.TaskStateRetry)
+		r.Become(line.Task{Queue: "default", ID: id}, asynq.TaskStateRetry)
 	}
 	r.Wake("warehouse")
 	if id := <-ran; id != "a" {

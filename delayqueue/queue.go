@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/durations"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // Options configures a [Queue]. The zero value uses the defaults.
@@ -32,7 +32,7 @@ type Options struct {
 // of attach.Attached and worker.Worker, which is for work outside of tasks, also wakes the next waiter at a release. A
 // program calls Park and Wake only for conflicts of its own, and Wake also after it has released a key through another
 // Locker.
-type Queue parking.Engine // packages of this module convert it; New makes one
+type Queue line.Engine // packages of this module convert it; New makes one
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue can inspect and wake tasks. To park them,
 // use the Queue of attach.Attached or worker.Worker: Park returns [ErrNotOurs] on any other. Close the Queue before the
@@ -42,18 +42,18 @@ type Queue parking.Engine // packages of this module convert it; New makes one
 // trips instead of one. It refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each
 // other, and a client that is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
-	inside := parking.Options{Logger: opts.Logger}
+	inside := line.Options{Logger: opts.Logger}
 	if woken := opts.Woken; woken != nil {
-		inside.Woken = func(t parking.Task) { woken(Task(t)) }
+		inside.Woken = func(t line.Task) { woken(Task(t)) }
 	}
 	if repaired := opts.Repaired; repaired != nil {
-		inside.Repaired = func(key string, t parking.Task, lost bool) { repaired(key, Task(t), lost) }
+		inside.Repaired = func(key string, t line.Task, lost bool) { repaired(key, Task(t), lost) }
 	}
-	engine, err := parking.New(client, inside)
+	engine, err := line.New(client, inside)
 	return (*Queue)(engine), err
 }
 
-func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
+func (q *Queue) engine() *line.Engine { return (*line.Engine)(q) }
 
 // Close waits up to 1 s for wakes under way, and up to 8 s for tasks that are to be parked once Redis can be reached
 // again. A task that was not woken runs when its timer ends. A task that could not be parked is logged and recovered by
@@ -102,14 +102,14 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 	if err := opts.Limits.Validate(); err != nil {
 		return err
 	}
-	if err := durations.Check("delayqueue: ParkOptions.RetryAfter", opts.RetryAfter, durations.Least); err != nil {
+	if err := leasing.CheckDuration("delayqueue: ParkOptions.RetryAfter", opts.RetryAfter, leasing.LeastDuration); err != nil {
 		return err
 	}
 	limits := opts.Limits
-	return q.engine().ParkHandler(ctx, key, parking.ParkOptions{
+	return q.engine().ParkHandler(ctx, key, line.ParkOptions{
 		RetryAfter: cmp.Or(opts.RetryAfter, defaultRetryAfter),
 		MaxWaiters: limits.Waiters, MaxTotal: limits.Total, MaxAge: limits.Age,
-	}, func(t parking.Task, met parking.Conflict) error {
+	}, func(t line.Task, met line.Conflict) error {
 		limit := limits.Reached(Conflict(met))
 		if limit == NoLimit {
 			full, err := q.engine().Full(ctx, t, key, limits.Waiters, limits.Total)
@@ -163,7 +163,7 @@ type Woken struct {
 // Wake makes two calls to Redis, and one more for each hundred waiters that are gone; on a Cluster five to seven. When it
 // fails, the waiters' own timers bring them back.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	w, err := q.engine().WakeNext(ctx, key, parking.WakeOptions{Leaver: parking.Task(opts.Leaver), Most: opts.Most})
+	w, err := q.engine().WakeNext(ctx, key, line.WakeOptions{Leaver: line.Task(opts.Leaver), Most: opts.Most})
 	woken := Woken{Pending: w.Pending, Left: w.Left, Head: Task(w.Head)}
 	for _, t := range w.Tasks {
 		woken.Tasks = append(woken.Tasks, Task(t))
@@ -175,7 +175,7 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 // next waiter is woken. It also removes the task from its sequence, unless the task stays there, as one that has failed does
 // under StrictFIFO. It does nothing for a task that neither waits nor is in a sequence.
 func (q *Queue) ForwardWake(ctx context.Context, t Task, stays bool) error {
-	return q.engine().ForwardWake(ctx, parking.Task(t), stays)
+	return q.engine().ForwardWake(ctx, line.Task(t), stays)
 }
 
 // Inspector returns the part of the Queue that lists waiting tasks and reorders them.

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // inLine parks tasks for a key and returns them.
@@ -151,7 +151,7 @@ func TestADroppedTaskIsGoneFromEverywhere(t *testing.T) {
 	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), unique...); err != nil {
 		t.Errorf("its uniqueness lock is left: %v", err)
 	}
-	if woken := r.Wake("k"); !slices.Equal(woken.Tasks, []parking.Task{parking.Task(next)}) {
+	if woken := r.Wake("k"); !slices.Equal(woken.Tasks, []line.Task{line.Task(next)}) {
 		t.Errorf("woke %+v, want the one behind it", woken)
 	}
 	if err := r.inspector.Drop(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, for example
 // after another Replay.
 func (i *Inspector) Replay(ctx context.Context, t Task) error {
-	state, err := i.engine.Replay(ctx, parking.Task(t))
+	state, err := i.engine.Replay(ctx, line.Task(t))
 	switch {
 	case err != nil:
 		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)

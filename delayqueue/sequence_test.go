@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 func TestASequenceIsListedInTheOrderInWhichItsTasksRun(t *testing.T) {
@@ -15,7 +15,7 @@ func TestASequenceIsListedInTheOrderInWhichItsTasksRun(t *testing.T) {
 	for _, id := range []string{"c", "a", "b"} {
 		task := r.Delayed(id)
 		want = append(want, task)
-		if _, err := r.Engine.Join(t.Context(), parking.Task(task), "k", parking.JoinOptions{}); err != nil {
+		if _, err := r.Engine.Join(t.Context(), line.Task(task), "k", line.JoinOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

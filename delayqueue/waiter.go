@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // lookBatch is how many tasks are read in one pipeline.
@@ -49,7 +49,7 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
+		return p.HMGet(ctx, line.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
 			"railtoken:first", "railtoken:sequence", "railtoken:nonce", "pending_since", "railtoken:also")
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
@@ -65,8 +65,8 @@ func (w *Waiter) readRecord(fields []any) {
 		w.State = StateGone
 		return
 	}
-	if key, ok := parking.KeyOf(text[1]); ok && parking.WaitersKey(key) == text[1] {
-		w.Key, w.set, w.Also = key, text[1], parking.AlsoOf(text[7])
+	if key, ok := line.KeyOf(text[1]); ok && line.WaitersKey(key) == text[1] {
+		w.Key, w.set, w.Also = key, text[1], line.AlsoOf(text[7])
 	}
 	if n, err := strconv.Atoi(text[2]); err == nil {
 		w.Conflicts = n
@@ -74,8 +74,8 @@ func (w *Waiter) readRecord(fields []any) {
 	if us, err := strconv.ParseInt(text[3], 10, 64); err == nil && us > 0 {
 		w.Since = time.UnixMicro(us)
 	}
-	w.sequence, _ = parking.SequenceOf(text[4])
-	w.Failed = w.State == StateRetry && parking.HasFailed(text[5], text[6])
+	w.sequence, _ = line.SequenceOf(text[4])
+	w.Failed = w.State == StateRetry && line.HasFailed(text[5], text[6])
 }
 
 // readTimers reads when the timers of parked tasks end.
@@ -84,7 +84,7 @@ func (i *Inspector) readTimers(ctx context.Context, waiters []Waiter) error {
 		if w.State != StateRetry && w.State != "scheduled" {
 			return nil
 		}
-		return p.ZScore(ctx, parking.Task(w.Task).Prefix()+string(w.State), w.Task.ID)
+		return p.ZScore(ctx, line.Task(w.Task).Prefix()+string(w.State), w.Task.ID)
 	}, func(w *Waiter, at *redis.FloatCmd) { w.Next = time.Unix(int64(at.Val()), 0) })
 }
 
@@ -94,6 +94,6 @@ func (i *Inspector) readPositions(ctx context.Context, waiters []Waiter) error {
 		if w.set == "" {
 			return nil
 		}
-		return p.ZRank(ctx, w.set, parking.Task(w.Task).Entry())
+		return p.ZRank(ctx, w.set, line.Task(w.Task).Entry())
 	}, func(w *Waiter, rank *redis.IntCmd) { w.Position = int(rank.Val()) + 1 })
 }

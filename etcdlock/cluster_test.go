@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/lockhistorytest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/lockhistorytest"
 	"github.com/railtoken/railtoken/locking"
 )
 

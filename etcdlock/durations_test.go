@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/durations"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 )
 
 func TestTheLongestDurationsWork(t *testing.T) {
 	t.Parallel()
 	l := newLocker(t, sharedEtcd(t), etcdlock.Options{Prefix: "longest/"})
-	longest := locking.Options{TTL: durations.Most, MaxHold: durations.Most, Notify: durations.Most}
+	longest := locking.Options{TTL: leasing.Most, MaxHold: leasing.Most, Notify: leasing.Most}
 	lease := acquire(t, l, longest, "order")
 	for range 2 {
 		if _, err := l.Acquire(t.Context(), []string{"order"}, longest); !errors.Is(err, locking.ErrHeld) {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
 	"github.com/railtoken/railtoken/locking"
 )
 

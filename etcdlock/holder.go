@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -41,7 +41,7 @@ func (s *store) held(ctx context.Context, key string, lock *mvccpb.KeyValue) *lo
 	v, ours := parseHolder(lock.Value)
 	h := locking.Holder{Remaining: s.remaining(ctx, clientv3.LeaseID(lock.Lease), v.TTL)}
 	if ours {
-		h.Label, h.Since = holderlabel.Clean(v.Label), v.Since
+		h.Label, h.Since = lockwire.CleanLabel(v.Label), v.Since
 		h.Fence, _ = tokenOf(lock.CreateRevision)
 	}
 	return &locking.HeldError{Key: key, Holder: h}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/railtoken/railtoken/internal/lockhistorytest"
+	"github.com/railtoken/railtoken/internal/testing/lockhistorytest"
 )
 
 // linearizable asks porcupine about the events of one key.

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/railtoken/railtoken/internal/backlog"
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 const (
@@ -109,7 +109,7 @@ func (l *leases) takeSpare(ttl time.Duration, seconds int64) (*etcdLease, error)
 	return nil, nil
 }
 
-func (e *etcdLease) age() time.Duration { return leaseterm.Since(e.renewed) }
+func (e *etcdLease) age() time.Duration { return leasing.Since(e.renewed) }
 
 func (e *etcdLease) ttl() time.Duration { return time.Duration(e.seconds) * time.Second }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/testserver"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 func TestMain(m *testing.M) {

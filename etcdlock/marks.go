@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // marks subscribes to releases: while the notify key of a business key exists, its releaser is told that callers wait.
@@ -39,7 +39,7 @@ func (m *marks) arePlaced(keys []string, notify time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		if leaseterm.Until(m.placed[key]) < notify {
+		if leasing.Until(m.placed[key]) < notify {
 			return false
 		}
 	}
@@ -52,7 +52,7 @@ func (m *marks) lease(ctx context.Context, notify time.Duration) (sharedLease, e
 	m.mu.Lock()
 	lease := m.shared[class]
 	m.mu.Unlock()
-	if leaseterm.Until(lease.until) >= notify {
+	if leasing.Until(lease.until) >= notify {
 		return lease, nil
 	}
 	granted, seconds, err := m.leases.grant(ctx, 2*class)
@@ -81,7 +81,7 @@ func (m *marks) place(keys []string, until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.placed) >= max(m.room, firstMarks) {
-		maps.DeleteFunc(m.placed, func(_ string, until time.Time) bool { return leaseterm.Until(until) <= 0 })
+		maps.DeleteFunc(m.placed, func(_ string, until time.Time) bool { return leasing.Until(until) <= 0 })
 		m.room = 2 * len(m.placed)
 	}
 	for _, key := range keys {

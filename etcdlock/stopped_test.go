@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/fence"
-	"github.com/railtoken/railtoken/internal/childtest"
+	"github.com/railtoken/railtoken/internal/testing/childtest"
 	"github.com/railtoken/railtoken/locking"
 )
 

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
 	"github.com/railtoken/railtoken/locking"
 )
 

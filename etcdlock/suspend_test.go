@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/childtest"
-	"github.com/railtoken/railtoken/internal/suspendtest"
+	"github.com/railtoken/railtoken/internal/testing/childtest"
+	"github.com/railtoken/railtoken/internal/testing/suspendtest"
 )
 
 // suspendedOn names the etcd of a child whose machine is suspended.

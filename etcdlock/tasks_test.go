@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/locktaskstest"
+	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 )
 

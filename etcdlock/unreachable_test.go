@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testing/process"
 	"github.com/railtoken/railtoken/locking"
 )
 

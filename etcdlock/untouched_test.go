@@ -7,9 +7,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/locktaskstest"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 )
@@ -115,7 +115,7 @@ func deleteLock(t *testing.T, client *clientv3.Client, key string) {
 
 func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
 	t.Helper()
-	grant, ok := lockhook.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	grant, ok := leasing.GrantsOf(lease)[0].(backend.UntouchedGrant)
 	if !ok {
 		t.Fatal("the grant cannot tell")
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 func TestTokensOfRevisionsGrowBelowTheLimit(t *testing.T) {
@@ -44,7 +44,7 @@ func TestAValueTellsTheHolder(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	want := holderValue{Label: "host/1\n\x00\xff\"", Since: since, TTL: 30}
 	got, ours := parseHolder([]byte(want.encode()))
-	if !ours || !got.Since.Equal(since) || got.TTL != 30 || holderlabel.Clean(got.Label) != "host/1???\"" {
+	if !ours || !got.Since.Equal(since) || got.TTL != 30 || lockwire.CleanLabel(got.Label) != "host/1???\"" {
 		t.Errorf("parsed %+v, ours: %v", got, ours)
 	}
 }
@@ -58,7 +58,7 @@ func FuzzHolder(f *testing.F) {
 		if ours && (v.TTL <= 0 || v.Since.IsZero()) || !ours && v != (holderValue{}) {
 			t.Errorf("%q is parsed as %+v, ours: %v", value, v, ours)
 		}
-		if label := holderlabel.Clean(v.Label); !utf8.ValidString(label) || len(label) > holderlabel.MaxSize || strings.ContainsAny(label, "\r\n\x00") {
+		if label := lockwire.CleanLabel(v.Label); !utf8.ValidString(label) || len(label) > lockwire.MaxLabel || strings.ContainsAny(label, "\r\n\x00") {
 			t.Errorf("the label %q is shown as %q", v.Label, label)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/fence"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

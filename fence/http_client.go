@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // Transport is an [http.RoundTripper] that sends the fencing tokens of the lease that the request's context carries:
@@ -27,7 +27,7 @@ type Transport struct {
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := cmp.Or[http.RoundTripper](t.Base, http.DefaultTransport)
 	ctx := r.Context()
-	chain := leasecontext.By(ctx)
+	chain := leasing.By(ctx)
 	if chain == nil {
 		return base.RoundTrip(r)
 	}

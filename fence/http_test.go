@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // service remembers the largest token, and the operations, of one key.
@@ -81,7 +81,7 @@ func TestServersRefuseEarlierTokens(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	under := func(n int64) context.Context {
-		return leasecontext.With(t.Context(), lease{"order:1": n, "warehouse": 5})
+		return leasing.With(t.Context(), lease{"order:1": n, "warehouse": 5})
 	}
 	for _, step := range []struct {
 		name   string
@@ -95,7 +95,7 @@ func TestServersRefuseEarlierTokens(t *testing.T) {
 		{"a later holder", under(12), "POST", 200, nil},
 		{"an earlier holder", under(11), "POST", 412, ErrFenced},
 		{"no lease", t.Context(), "POST", 428, ErrNoToken},
-		{"another key", leasecontext.With(t.Context(), lease{"order:2": 99}), "POST", 428, ErrNoToken},
+		{"another key", leasing.With(t.Context(), lease{"order:2": 99}), "POST", 428, ErrNoToken},
 		{"a request that changes nothing", t.Context(), "GET", 200, nil},
 		{"an operation", WithOp(under(12), "task-1"), "POST", 200, nil},
 		{"the operation in another run", WithOp(under(13), "task-1"), "POST", 409, ErrApplied},

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 //go:embed lua/claim.lua
@@ -77,7 +77,7 @@ func (r Redis) Run(ctx context.Context, t Token, script string, data []string, a
 
 // redisName returns the name of a token in the slot of a data key.
 func redisName(t Token, data string) (string, error) {
-	tag := keys.Tag(data)
+	tag := rediswire.Tag(data)
 	if strings.Contains(tag, "}") {
 		return "", invalid("the data key %q has a closing brace but no hash tag: no other key can be in its slot", data)
 	}

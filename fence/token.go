@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // MaxToken is the largest token: 2^53-1, which a float64 holds exactly, so that Lua and JSON do not round it.
@@ -31,7 +31,7 @@ func From(ctx context.Context, key string) (Token, error) {
 	if t, ok := ctx.Value(receivedKey{}).(received); ok && t.token.Key == key {
 		return t.token, nil
 	}
-	for c := leasecontext.By(ctx); c != nil; c = c.Outer {
+	for c := leasing.By(ctx); c != nil; c = c.Outer {
 		for _, k := range c.Lease.Keys() {
 			if k != key {
 				continue
@@ -66,7 +66,7 @@ const maxName = 255
 // every store compares byte by byte whatever its collation. Different keys have different names. Those of usual keys
 // are the keys themselves, so that an operator can read them; a long one ends in a hash.
 func storedName(key string) string {
-	name := keys.Encode(key)
+	name := rediswire.Encode(key)
 	if len(name) <= maxName {
 		return name
 	}

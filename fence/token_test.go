@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 type lease map[string]int64
@@ -29,7 +29,7 @@ func (l lease) FenceOf(_ context.Context, key string) (int64, error) {
 
 func TestFromFindsTheInnermostLeaseOfTheKey(t *testing.T) {
 	t.Parallel()
-	ctx := leasecontext.With(leasecontext.With(t.Context(), lease{"a": 1, "b": 2, "lost": -1}), lease{"b": 3, "old": 0})
+	ctx := leasing.With(leasing.With(t.Context(), lease{"a": 1, "b": 2, "lost": -1}), lease{"b": 3, "old": 0})
 	for key, want := range map[string]int64{"a": 1, "b": 3} {
 		if tok, err := From(ctx, key); err != nil || tok != (Token{key, want}) {
 			t.Errorf("From %s: %+v, %v", key, tok, err)
@@ -44,7 +44,7 @@ func TestFromFindsTheInnermostLeaseOfTheKey(t *testing.T) {
 		"another key":            {ctx, "c", ErrNoToken},
 		"a lease without tokens": {ctx, "old", ErrInvalid},
 		"a lost lease":           {ctx, "lost", errLost},
-		"a context without":      {leasecontext.With(ctx, nil), "a", ErrNoToken},
+		"a context without":      {leasing.With(ctx, nil), "a", ErrNoToken},
 	} {
 		if tok, err := From(test.ctx, test.key); !errors.Is(err, test.want) {
 			t.Errorf("%s: %+v, %v", name, tok, err)

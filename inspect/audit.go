@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/errorreply"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -184,7 +184,7 @@ func (i *Inspector) record(ctx context.Context, e AuditEntry) error {
 	switch {
 	case err == nil:
 		return nil
-	case errorreply.IsRefusal(err) && !errorreply.IsUnrun(err):
+	case rediswire.IsRefusal(err) && !rediswire.IsUnrun(err):
 		return fmt.Errorf("inspect: write the audit: the Redis of the tasks refuses writes, and railtoken doctor says what to do: %w", err)
 	default:
 		return fmt.Errorf("inspect: write the audit: %w", err)

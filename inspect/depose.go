@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -116,7 +116,7 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 
 // depose does what Depose does, without the audit.
 func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark string, d Deposition) (int64, error) {
-	taken, err := lockhook.TakeOver(ctx, locker, lockhook.Request{
+	taken, err := leasing.TakeOver(ctx, locker, leasing.Request{
 		Key: key, Expect: d.Expect, Mark: mark, Label: locking.DefaultLabel() + "/depose", By: d.By, Why: d.Why,
 		TTL: takenFor,
 	})
@@ -129,12 +129,12 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark
 	lease := taken.(*locking.Lease) //nolint:errcheck,forcetypeassert // TakeOver returns nothing else
 	floor, err := lease.Fence(ctx)
 	if err != nil {
-		lockhook.Leave(lease)
+		leasing.Leave(lease)
 		return 0, fmt.Errorf("inspect: the holder has lost the key, but the floor is not certain: %w: repeat this", err)
 	}
 	if d.Floor != nil {
 		if err := d.Floor(lease.Context(ctx), floor); err != nil {
-			lockhook.Leave(lease)
+			leasing.Leave(lease)
 			return floor, fmt.Errorf("inspect: the holder has lost the key, but Floor has failed: %w: repeat this within %v, "+
 				"when the key becomes free", err, takenFor)
 		}
@@ -147,7 +147,7 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark
 		return floor, fmt.Errorf("inspect: the holder has lost the key, but it is not free yet: %w: repeat this, or wait "+
 			"for up to %v", err, takenFor)
 	}
-	if _, err := (*parking.Engine)(i.queue).WakeNext(ctx, key, parking.WakeOptions{}); err != nil {
+	if _, err := (*line.Engine)(i.queue).WakeNext(ctx, key, line.WakeOptions{}); err != nil {
 		return floor, fmt.Errorf("inspect: the key is free, but the next task was not woken and waits for its timer: %w",
 			err)
 	}
@@ -165,13 +165,13 @@ func (i *Inspector) expected(ctx context.Context, key, owner string) (label, mar
 	if n >= 0 {
 		return found[n].Label, found[n].mark, nil
 	}
-	names, err := lockformat.KeysOf(key, i.opts.RedisKey)
+	names, err := lockwire.KeysOf(key, i.opts.RedisKey)
 	if err != nil {
 		return "", "", err
 	}
 	for _, s := range i.servers {
-		if record := s.read(ctx, lockformat.RecordKey(names.Fence, owner)); record != "" {
-			r, _ := lockformat.ParseRecord(record)
+		if record := s.read(ctx, lockwire.RecordKey(names.Fence, owner)); record != "" {
+			r, _ := lockwire.ParseRecord(record)
 			return "", r.Mark, nil
 		}
 	}

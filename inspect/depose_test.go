@@ -12,8 +12,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -117,7 +117,7 @@ func TestJoinedLeaseEndsWithADeposedPart(t *testing.T) {
 // follow has a Locker's leases end as soon as they are deposed, as attach does.
 func follow(t *testing.T, l locking.Locker) {
 	t.Helper()
-	stop, err := lockhook.EndWhenDeposed(l)
+	stop, err := leasing.EndWhenDeposed(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // Fingerprints returns a text for each key. It changes when [Inspector.Look] with this n would show another holder, other waiters
@@ -24,7 +24,7 @@ func (i *Inspector) Fingerprints(ctx context.Context, keys []string, n int) ([]s
 	}
 	locks := make([]string, len(keys))
 	for k, key := range keys {
-		names, err := lockformat.KeysOf(key, i.opts.RedisKey)
+		names, err := lockwire.KeysOf(key, i.opts.RedisKey)
 		if err != nil {
 			return nil, err
 		}
@@ -81,8 +81,8 @@ func (i *Inspector) lines(ctx context.Context, keys []string, n int) ([]string, 
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for k, key := range keys {
 			// One more than is shown: the number of those behind is shown, too.
-			waiters[k] = p.ZRangeWithScores(ctx, parking.WaitersKey(key), 0, int64(n))
-			sequences[k] = p.ZRangeWithScores(ctx, parking.SequenceKey(key), 0, int64(n))
+			waiters[k] = p.ZRangeWithScores(ctx, line.WaitersKey(key), 0, int64(n))
+			sequences[k] = p.ZRangeWithScores(ctx, line.SequenceKey(key), 0, int64(n))
 		}
 		return nil
 	})
@@ -102,7 +102,7 @@ func (i *Inspector) countMore(ctx context.Context, keys []string, waiters []*red
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for k, key := range keys {
 			if len(waiters[k].Val()) > n {
-				counts[k] = p.ZCard(ctx, parking.WaitersKey(key))
+				counts[k] = p.ZCard(ctx, line.WaitersKey(key))
 			}
 		}
 		return nil

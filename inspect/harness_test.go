@@ -11,7 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // limit bounds every wait for an event.

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // heldStep is how many locks one call reads: Redis does nothing else meanwhile.
@@ -99,7 +99,7 @@ func (l lockHolder) has(h Holding) bool {
 func (i *Inspector) holders(ctx context.Context, keys []string) ([]lockHolder, error) {
 	names := make([]string, len(keys))
 	for n, key := range keys {
-		of, err := lockformat.KeysOf(key, i.opts.RedisKey)
+		of, err := lockwire.KeysOf(key, i.opts.RedisKey)
 		if err != nil {
 			return nil, err
 		}
@@ -136,8 +136,8 @@ func (s *server) locksOf(ctx context.Context, names []string) []ServerLock {
 		case "?":
 			locks[n].Err = errSilent
 		default:
-			o := lockformat.ParseOwner(value)
-			locks[n].Owner, locks[n].Label, locks[n].Since = lockformat.Name(value), o.Label, o.Since
+			o := lockwire.ParseOwner(value)
+			locks[n].Owner, locks[n].Label, locks[n].Since = lockwire.Name(value), o.Label, o.Since
 		}
 	}
 	return locks

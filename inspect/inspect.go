@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -30,10 +30,10 @@ type Options struct {
 // Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	var errs []error
-	if parking.IsNil(o.Tasks) {
+	if line.IsNil(o.Tasks) {
 		errs = append(errs, errors.New("inspect: Tasks is nil: give a client of the Redis where asynq keeps its tasks"))
 	}
-	if o.Locks != nil && parking.IsNil(o.Locks) {
+	if o.Locks != nil && line.IsNil(o.Locks) {
 		errs = append(errs, errors.New("inspect: Locks is a nil pointer: leave it out, or give a client"))
 	}
 	if o.Locks != nil && len(o.Nodes) > 0 {

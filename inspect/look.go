@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // timeout bounds what is asked of one lock server.
@@ -146,7 +146,7 @@ func reported(workers []Worker, key string, h *Holder) *Holding {
 
 // locks asks all lock servers about a key.
 func (i *Inspector) locks(ctx context.Context, key string) ([]ServerLock, error) {
-	names, err := lockformat.KeysOf(key, i.opts.RedisKey)
+	names, err := lockwire.KeysOf(key, i.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (i *Inspector) locks(ctx context.Context, key string) ([]ServerLock, error)
 }
 
 // look asks one lock server about a key.
-func (s *server) look(ctx context.Context, names lockformat.Keys) ServerLock {
+func (s *server) look(ctx context.Context, names lockwire.Keys) ServerLock {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var value, fence *redis.StringCmd
@@ -190,8 +190,8 @@ func (s *server) look(ctx context.Context, names lockformat.Keys) ServerLock {
 	if value.Err() != nil {
 		return l
 	}
-	o := lockformat.ParseOwner(value.Val())
-	l.Owner, l.Label, l.Since, l.Remaining = lockformat.Name(value.Val()), o.Label, o.Since, left.Val()
+	o := lockwire.ParseOwner(value.Val())
+	l.Owner, l.Label, l.Since, l.Remaining = lockwire.Name(value.Val()), o.Label, o.Since, left.Val()
 	l.mark = o.Mark
 	return l
 }
@@ -247,7 +247,7 @@ func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
 // waiting returns how many tasks are parked on a key.
 func (i *Inspector) waiting(ctx context.Context, key string) (int, error) {
-	n, err := i.opts.Tasks.ZCard(ctx, parking.WaitersKey(key)).Result()
+	n, err := i.opts.Tasks.ZCard(ctx, line.WaitersKey(key)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("inspect: count the waiters of a key: %w", err)
 	}

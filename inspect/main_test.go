@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) {

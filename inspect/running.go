@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // readRunning finds out which task holds a key, and whether its worker has been heard of.
@@ -35,7 +35,7 @@ func (i *Inspector) readRunning(ctx context.Context, h *Holder) error {
 	states, leases := make([]*redis.StringCmd, len(tasks)), make([]*redis.FloatCmd, len(tasks))
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, t := range tasks {
-			at := parking.Task(t)
+			at := line.Task(t)
 			states[n], leases[n] = p.HGet(ctx, at.Hash(), "state"), p.ZScore(ctx, at.Prefix()+"lease", t.ID)
 		}
 		return nil
@@ -52,7 +52,7 @@ func (i *Inspector) readRunning(ctx context.Context, h *Holder) error {
 		if leases[n].Err() == nil {
 			lease = time.Unix(int64(leases[n].Val()), 0)
 		}
-		if silent := asynqread.Silence(lease, time.Now()); silent > asynqread.SilentAfter {
+		if silent := asynqwire.Silence(lease, time.Now()); silent > asynqwire.SilentAfter {
 			h.Silent = silent
 		}
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -98,5 +98,5 @@ func lockedKey(name string) (string, bool) {
 	if encoded, ok = strings.CutSuffix(encoded, "}"); !ok {
 		return "", false
 	}
-	return keys.Decode(encoded)
+	return rediswire.Decode(encoded)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/explain"
 	"github.com/railtoken/railtoken/internal/doctor"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

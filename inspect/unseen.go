@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // unseenHolder returns the task that holds a key in a store other than the lock servers, as its worker has reported, or
@@ -25,7 +25,7 @@ func (i *Inspector) unseenHolder(ctx context.Context, workers []Worker, key stri
 		for n := range w.Held {
 			if h := &w.Held[n]; h.Key == key {
 				holders = append(holders, &Holder{
-					Backend: w.Backend, Label: holderlabel.Clean(h.Host + "/" + strconv.Itoa(h.PID) + "/" + h.Type + "/" + h.Task.ID),
+					Backend: w.Backend, Label: lockwire.CleanLabel(h.Host + "/" + strconv.Itoa(h.PID) + "/" + h.Type + "/" + h.Task.ID),
 					Since: h.Since, Fence: h.Fence, Task: h,
 				})
 			}
@@ -37,7 +37,7 @@ func (i *Inspector) unseenHolder(ctx context.Context, workers []Worker, key stri
 	states := make([]*redis.StringCmd, len(holders))
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, h := range holders {
-			states[n] = p.HGet(ctx, parking.Task(h.Task.Task).Hash(), "state")
+			states[n] = p.HGet(ctx, line.Task(h.Task.Task).Hash(), "state")
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/google/trillian/util/election2"
 	suite "github.com/google/trillian/util/election2/testonly"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

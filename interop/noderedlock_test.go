@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // nodeUser takes locks with the npm package redlock, in a node process that node/driver.js describes.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bsm/redislock"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // redislockUser takes locks with redislock, which knows a single node only.

@@ -10,7 +10,7 @@ import (
 	pools "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // redsyncUser takes locks with redsync, on one node or on a majority of several.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/vault/sdk/physical"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

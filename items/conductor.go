@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -31,7 +31,7 @@ type plan struct {
 // waits for the keys of an item: a refused item is tried again after the others.
 type conductor struct {
 	plan
-	run     itemrun.Run
+	run     taskrun.Run
 	store   *store
 	log     *slog.Logger
 	average *atomic.Int64 // how long an item runs, in ns, over all tasks of the handler
@@ -56,7 +56,7 @@ type conductor struct {
 // locked is an item that has its keys. keys is nil with the policy Whole.
 type locked struct {
 	index int
-	keys  itemrun.Item
+	keys  taskrun.Item
 }
 
 // ending is an item whose run has ended.

@@ -12,7 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -143,7 +143,7 @@ func (c *conductor) failed(report Report, retried []record) error {
 			due = r.Due
 		}
 	}
-	return &itemrun.DelayedError{Err: err, Delay: max(time.Until(time.UnixMilli(due)), 0)}
+	return &taskrun.DelayedError{Err: err, Delay: max(time.Until(time.UnixMilli(due)), 0)}
 }
 
 // keep writes a report as the task's result, for [ParseReport].

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -31,7 +31,7 @@ func TestTheKeyTakenLastIsExpectedFirst(t *testing.T) {
 		"other programs hold all":     {refused(0, -1, -1), refused(1, -1, 3*s), 1},
 		"the first one when in doubt": {refused(0, -1, -1), refused(1, -1, -1), 0},
 	} {
-		c := &conductor{store: newStore(nil, parking.Task{}, nil), refused: []refusal{tt.first, tt.second}}
+		c := &conductor{store: newStore(nil, line.Task{}, nil), refused: []refusal{tt.first, tt.second}}
 		if _, blocked := c.left(); len(blocked) != 2 || blocked[0].index != tt.want {
 			t.Errorf("%s: it waits for %+v, want item %d first", name, blocked, tt.want)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/itemrun"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -141,11 +141,11 @@ func New[T, I any](locks *attach.Attached, h Handler[T, I]) (asynq.Handler, erro
 	if err != nil {
 		return nil, err
 	}
-	client := (*parking.Engine)(locks.Queue()).Client()
+	client := (*line.Engine)(locks.Queue()).Client()
 	average := new(atomic.Int64)
 	locked := lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		d, _ := ctx.Value(dividedKey{}).(*divided[T, I])
-		t, err := parking.TaskOf(ctx)
+		t, err := line.TaskOf(ctx)
 		if err != nil {
 			return err
 		}
@@ -183,10 +183,10 @@ type dividedKey struct{}
 type divided[T, I any] struct {
 	payload T
 	parts   []I
-	items   *itemrun.ItemsError
+	items   *taskrun.ItemsError
 }
 
-// divide is the key function of the tasks. Its error is an [itemrun.ItemsError] unless something is wrong with the
+// divide is the key function of the tasks. Its error is an [taskrun.ItemsError] unless something is wrong with the
 // task.
 func (h Handler[T, I]) divide(ctx context.Context, task *asynq.Task) ([]string, error) {
 	d, _ := ctx.Value(dividedKey{}).(*divided[T, I])
@@ -198,7 +198,7 @@ func (h Handler[T, I]) divide(ctx context.Context, task *asynq.Task) ([]string, 
 	if n := len(d.parts); n == 0 || n > h.MaxItems {
 		return nil, fmt.Errorf("%w: Split returned %d of them, which must be 1 to %d (MaxItems)", ErrSplit, n, h.MaxItems)
 	}
-	d.items = &itemrun.ItemsError{Of: make([][]string, len(d.parts))}
+	d.items = &taskrun.ItemsError{Of: make([][]string, len(d.parts))}
 	for i, part := range d.parts {
 		d.items.Of[i] = h.ItemKeys(part)
 	}
@@ -218,7 +218,7 @@ func (h Handler[T, I]) divide(ctx context.Context, task *asynq.Task) ([]string, 
 }
 
 // checkDisjoint returns an error if an item has a key that is locked for the whole run: it would be refused for ever.
-func checkDisjoint(items *itemrun.ItemsError) error {
+func checkDisjoint(items *taskrun.ItemsError) error {
 	whole := map[string]bool{}
 	for _, key := range items.Keys {
 		whole[key] = true

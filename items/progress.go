@@ -8,7 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // ErrNothingToReplay reports that every item of a task is done or skipped.
@@ -18,7 +18,7 @@ var ErrNothingToReplay = errors.New("items: every item is done or skipped")
 // in the archive, or with asynq.Retention. Results of the last 10 ms may be missing. Total is 0 if the task has not run
 // yet. The error matches [delayqueue.ErrGone] when asynq knows no such task.
 func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report, error) {
-	p, _, err := load(ctx, (*parking.Engine)(queue).Client(), parking.Task(t))
+	p, _, err := load(ctx, (*line.Engine)(queue).Client(), line.Task(t))
 	if errors.Is(err, errNoTask) {
 		return Report{}, delayqueue.ErrGone
 	}
@@ -33,7 +33,7 @@ func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report
 // The error matches [ErrNothingToReplay] when there is no such item, [delayqueue.ErrGone] when asynq knows no such
 // task, and [delayqueue.ErrNotArchived] when it is neither archived nor completed.
 func Replay(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (int, error) {
-	engine, task := (*parking.Engine)(queue), parking.Task(t)
+	engine, task := (*line.Engine)(queue), line.Task(t)
 	p, _, err := load(ctx, engine.Client(), task)
 	if errors.Is(err, errNoTask) {
 		return 0, delayqueue.ErrGone

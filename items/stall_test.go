@@ -3,8 +3,8 @@ package items_test
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/locktaskstest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

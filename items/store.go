@@ -18,7 +18,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 var (
@@ -104,13 +104,13 @@ func (p progress) report() Report {
 type store struct {
 	progress
 	client  redis.UniversalClient
-	task    parking.Task
+	task    line.Task
 	head    string
 	unsaved map[int]bool
 	since   time.Time // when the first of these was noted
 }
 
-func newStore(client redis.UniversalClient, t parking.Task, keys [][]string) *store {
+func newStore(client redis.UniversalClient, t line.Task, keys [][]string) *store {
 	return &store{
 		client: client, task: t, head: headOf(keys), unsaved: map[int]bool{},
 		progress: progress{total: len(keys), done: make([]bool, len(keys)), noted: map[int]record{}},
@@ -169,7 +169,7 @@ func isLasting(err error) bool {
 
 // load reads the progress of a task. The head is empty when there is none. The error is errNoTask when the task is
 // gone.
-func load(ctx context.Context, client redis.UniversalClient, t parking.Task) (p progress, head string, err error) {
+func load(ctx context.Context, client redis.UniversalClient, t line.Task) (p progress, head string, err error) {
 	reply, err := loadScript.Run(ctx, client, []string{t.Hash()}).StringSlice()
 	if err != nil {
 		return progress{}, "", fmt.Errorf("items: load the progress of task %s: %w", t, err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -131,7 +131,7 @@ func (c *conductor) turn(ctx context.Context, wave []int) {
 	c.settle = nil
 	lost := make([]error, len(settled))
 	answers := make([]struct {
-		keys itemrun.Item
+		keys taskrun.Item
 		held *locking.HeldError
 		err  error
 	}, len(wave))

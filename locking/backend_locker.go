@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
@@ -39,9 +39,9 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	if err != nil {
 		return nil, err
 	}
-	label := holderlabel.Clean(opts.Label)
+	label := lockwire.CleanLabel(opts.Label)
 	if label == "" {
-		label = holderlabel.Clean(DefaultLabel())
+		label = lockwire.CleanLabel(DefaultLabel())
 	}
 	began := l.suspension.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{

@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/lockwire"
+	"github.com/railtoken/railtoken/internal/rediswire"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // batchCall is a call that the batch script can make.
@@ -27,7 +27,7 @@ type batchCall struct {
 }
 
 func (c batchCall) keys() []string {
-	lock := lockformat.LockKey(c.name)
+	lock := lockwire.LockKey(c.name)
 	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
@@ -175,7 +175,7 @@ func (s comparison) alike(a, b any) bool {
 	switch x := a.(type) {
 	case error:
 		y, ok := b.(error)
-		return ok && firstWord(x) == firstWord(y) && errorreply.IsTransient(x.Error()) == errorreply.IsTransient(y.Error())
+		return ok && firstWord(x) == firstWord(y) && rediswire.IsTransient(x.Error()) == rediswire.IsTransient(y.Error())
 	case []any:
 		y, ok := b.([]any)
 		return ok && len(x) == len(y) && s.allAlike(x, y)
@@ -217,7 +217,7 @@ func (s comparison) allAlike(a, b []any) bool {
 }
 
 func firstWord(err error) string {
-	word, _, _ := strings.Cut(errorreply.Command(err.Error()), " ")
+	word, _, _ := strings.Cut(rediswire.Command(err.Error()), " ")
 	return word
 }
 
@@ -321,7 +321,7 @@ func TestABatchReleasesWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range []int{0, 2} {
-		if refusal, ok := replies[i].(error); !ok || !errorreply.IsTransient(refusal.Error()) {
+		if refusal, ok := replies[i].(error); !ok || !rediswire.IsTransient(refusal.Error()) {
 			t.Errorf("call %d has reply %v, want that there is no memory", i, replies[i])
 		}
 	}
@@ -329,13 +329,13 @@ func TestABatchReleasesWithoutMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := client.PTTL(t.Context(), lockformat.LockKey("kept")).Val(); renewed[1] != int64(0) || left < 60*time.Second {
+	if left := client.PTTL(t.Context(), lockwire.LockKey("kept")).Val(); renewed[1] != int64(0) || left < 60*time.Second {
 		t.Errorf("reply %v to a renewal, after which the lock is kept for %v", renewed[1], left)
 	}
 	if replies[1] != int64(0) || replies[3] != int64(0) || replies[4] != int64(0) {
 		t.Errorf("replies %v, want that all is released", replies)
 	}
-	if n := client.Exists(t.Context(), lockformat.LockKey("x"), lockformat.LockKey("mine")).Val(); n != 0 {
+	if n := client.Exists(t.Context(), lockwire.LockKey("x"), lockwire.LockKey("mine")).Val(); n != 0 {
 		t.Errorf("%d locks are left", n)
 	}
 }

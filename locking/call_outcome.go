@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
@@ -27,8 +27,8 @@ func outcomeOf(err error) outcome {
 		return answered
 	}
 	// The error of a login can be a reply, too, and so can the cause of a refusal by the guard.
-	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || errorreply.IsRefusal(err) ||
-		errorreply.IsForeign(err) {
+	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || rediswire.IsRefusal(err) ||
+		rediswire.IsForeign(err) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {

@@ -3,7 +3,7 @@ package locking
 import (
 	"context"
 
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // NewContext returns a context that carries the lease, for [FromContext], [ErrReentrant] and package fence. It does not
@@ -11,14 +11,14 @@ import (
 // wait for the handler's keys.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	if lease == nil {
-		return leasecontext.With(ctx, nil)
+		return leasing.With(ctx, nil)
 	}
-	return leasecontext.With(ctx, lease)
+	return leasing.With(ctx, lease)
 }
 
 // FromContext returns the lease that ctx carries. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
-	c := leasecontext.By(ctx)
+	c := leasing.By(ctx)
 	if c == nil {
 		return nil, false
 	}

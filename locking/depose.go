@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
-	"github.com/railtoken/railtoken/internal/leaseterm"
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockwire"
+
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -43,26 +42,26 @@ func (e *DeposedError) Error() string { return fmt.Sprintf("deposed by %s: %s", 
 // deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
 func deposeCommand(
 	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options,
-	r lockhook.Request,
+	r leasing.Request,
 ) (pipeline.Command, error) {
-	notice, err := json.Marshal(&lockformat.Record{By: r.By, Why: r.Why, Mark: r.Mark})
+	notice, err := json.Marshal(&lockwire.Record{By: r.By, Why: r.Why, Mark: r.Mark})
 	if err != nil {
 		return pipeline.Command{}, err
 	}
-	c := script.Command(append(slices.Clone(redisKeys), lockformat.RecordKey(redisKeys[1], r.Expect)), 10)
+	c := script.Command(append(slices.Clone(redisKeys), lockwire.RecordKey(redisKeys[1], r.Expect)), 10)
 	c.Add(owner, ms(opts.TTL), ms(fenceTTL), proposal)
-	c.Add(r.Expect, r.Mark, string(notice), ms(lockformat.RecordLifetime), int64(lateness/time.Second), deposedChannel)
+	c.Add(r.Expect, r.Mark, string(notice), ms(lockwire.RecordLifetime), int64(lateness/time.Second), deposedChannel)
 	return c, nil
 }
 
 // takeOptions returns the options of the lease of a Depose.
-func takeOptions(r lockhook.Request, fenceTTL time.Duration) Options {
+func takeOptions(r leasing.Request, fenceTTL time.Duration) Options {
 	return Options{TTL: r.TTL, MaxHold: max(r.TTL, fenceTTL/2), Label: r.Label}.withDefaults()
 }
 
 // takeOver takes a key away from its owner. A call without an answer is repeated while ctx lasts, and never given back:
 // the key must not be free before the resource refuses its owner. An error says what the caller knows.
-func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, error) {
+func (s *Single) takeOver(ctx context.Context, r leasing.Request) (*Lease, error) {
 	keys, opts := []string{r.Key}, takeOptions(r, s.fenceTTL)
 	parts, err := s.parts(keys)
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 	began := s.suspension.now()
 	p := &parts[0]
 	g := &singleGrant{
-		single: s, owner: lockformat.NewOwner(holderlabel.Clean(r.Label), 1, began.watch.Last()), block: 1,
+		single: s, owner: lockwire.NewOwner(lockwire.CleanLabel(r.Label), 1, began.watch.Last()), block: 1,
 		ttl: opts.TTL, parts: parts,
 	}
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)
@@ -107,14 +106,14 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 // nodes, and stays so until the TTL ends: if it became free there, another caller could get a majority with them while
 // the owner, who has just lost its own, does not know that yet. It is given back only if other owners have so many
 // nodes that this one cannot have a majority.
-func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Lease, error) {
+func (r *Redlock) takeOver(ctx context.Context, request leasing.Request) (*Lease, error) {
 	request.TTL = min(request.TTL, r.opts.MaxTTL)
 	keys, opts := []string{request.Key}, takeOptions(request, r.opts.FenceTTL)
-	redisKeys, err := lockformat.RedisKeys(keys, r.opts.RedisKey)
+	redisKeys, err := lockwire.RedisKeys(keys, r.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}
-	opts.Label = holderlabel.Clean(opts.Label)
+	opts.Label = lockwire.CleanLabel(opts.Label)
 	began := r.suspension.now()
 	g := newRedlockGrant(r, keys, redisKeys, opts)
 	script := deposeScript
@@ -147,13 +146,13 @@ func (g *redlockGrant) elsewhere() (n int) {
 }
 
 // takeOver takes a key away from its owner, whatever callers of this process wait for it.
-func (g *Gate) takeOver(ctx context.Context, r lockhook.Request) (*Lease, error) {
+func (g *Gate) takeOver(ctx context.Context, r leasing.Request) (*Lease, error) {
 	return takeOver(ctx, g.inner, r)
 }
 
-func takeOver(ctx context.Context, locker any, r lockhook.Request) (*Lease, error) {
+func takeOver(ctx context.Context, locker any, r leasing.Request) (*Lease, error) {
 	l, ok := locker.(interface {
-		takeOver(ctx context.Context, r lockhook.Request) (*Lease, error)
+		takeOver(ctx context.Context, r leasing.Request) (*Lease, error)
 	})
 	if !ok {
 		return nil, fmt.Errorf("locking: a %T cannot take a key away from its holder", locker)
@@ -224,25 +223,25 @@ func (d *suspensionDetector) deposed(name string) {
 // verify renews a lease to learn whether it is lost.
 func (l *Lease) verify() {
 	l.mu.Lock()
-	limit := l.term.TTL / leaseterm.RenewFraction
+	limit := l.term.TTL / leasing.RenewFraction
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_ = l.renewNow(ctx, true)
 }
 
-func (g *singleGrant) ownedBy(name string) bool { return lockformat.Name(g.owner) == name }
+func (g *singleGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }
 
-func (g *redlockGrant) ownedBy(name string) bool { return lockformat.Name(g.owner) == name }
+func (g *redlockGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }
 
 // lostError returns the error of an owner that has lost its lock to another one. It says so if the owner was deposed:
 // read returns the record of that, for the fence counter of a key.
 func lostError(
 	keys []string, redisKeys []string, owner string, cause error, read func(record string) string,
 ) *LostError {
-	name := lockformat.Name(owner)
+	name := lockwire.Name(owner)
 	for i, key := range keys {
-		if r, ok := lockformat.ParseRecord(read(lockformat.RecordKey(redisKeys[3*i+1], name))); ok {
+		if r, ok := lockwire.ParseRecord(read(lockwire.RecordKey(redisKeys[3*i+1], name))); ok {
 			return &LostError{Keys: []string{key}, Reason: LossDeposed, Err: &DeposedError{By: r.By, Why: r.Why}}
 		}
 	}

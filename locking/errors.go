@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
@@ -95,7 +95,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // foreign makes err match ErrForeign if it says so.
 func foreign(err error) error {
-	if errorreply.IsForeign(err) {
+	if rediswire.IsForeign(err) {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return err

@@ -3,11 +3,11 @@ package locking
 import (
 	"context"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 func init() {
-	lockhook.OnRelease = func(locker any, released func(keys []string)) any {
+	leasing.OnRelease = func(locker any, released func(keys []string)) any {
 		f := &followedLocker{locker.(Locker), released} //nolint:errcheck,forcetypeassert // every caller has a Locker
 		if w, ok := locker.(Watcher); ok {
 			return &followedWatcher{f, w}
@@ -16,7 +16,7 @@ func init() {
 	}
 }
 
-// followedLocker is a Locker whose releases are reported: see [lockhook.OnRelease].
+// followedLocker is a Locker whose releases are reported: see [leasing.OnRelease].
 type followedLocker struct {
 	inner    Locker
 	released func(keys []string)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -13,7 +13,7 @@ import (
 func followed(t *testing.T, inner locking.Locker) (outer locking.Locker, released func() [][]string) {
 	t.Helper()
 	var all [][]string
-	outer, ok := lockhook.OnRelease(inner, func(keys []string) { all = append(all, keys) }).(locking.Locker)
+	outer, ok := leasing.OnRelease(inner, func(keys []string) { all = append(all, keys) }).(locking.Locker)
 	if !ok {
 		t.Fatal("the followed Locker is none")
 	}

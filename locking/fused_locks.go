@@ -6,12 +6,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 func init() {
-	fused.Of = func(locker any) fused.Locks {
+	colocated.Of = func(locker any) colocated.Locks {
 		type fusible interface{ fusedLocks() *fusedLocks }
 		if f, ok := locker.(fusible); ok {
 			if locks := f.fusedLocks(); locks != nil {
@@ -22,7 +22,7 @@ func init() {
 	}
 }
 
-// fusedLocks are the locks of a Single, behind a Gate or not, as the scripts of tasks use them: see [fused.Locks].
+// fusedLocks are the locks of a Single, behind a Gate or not, as the scripts of tasks use them: see [colocated.Locks].
 type fusedLocks struct {
 	single *Single
 	gate   *Gate // may be nil
@@ -30,7 +30,7 @@ type fusedLocks struct {
 
 // Are reports whether these are the locks of a Locker.
 func (f *fusedLocks) Are(locker any) bool {
-	other, _ := fused.Of(locker).(*fusedLocks)
+	other, _ := colocated.Of(locker).(*fusedLocks)
 	return other != nil && *other == *f
 }
 
@@ -52,21 +52,21 @@ func (g *Gate) fusedLocks() *fusedLocks {
 }
 
 // Ask returns what a call needs that may take locks.
-func (f *fusedLocks) Ask() fused.Ask {
+func (f *fusedLocks) Ask() colocated.Ask {
 	block := 1
 	if f.gate != nil {
 		block = f.gate.block
 	}
 	began := f.single.suspension.now()
-	owner := lockformat.NewOwner(f.single.label+"/", block, began.watch.Last())
-	return fused.Ask{
-		ID: owner[:lockformat.IDSize-3], Tail: owner[lockformat.IDSize:], Floor: -f.single.clock.Last(),
+	owner := lockwire.NewOwner(f.single.label+"/", block, began.watch.Last())
+	return colocated.Ask{
+		ID: owner[:lockwire.IDSize-3], Tail: owner[lockwire.IDSize:], Floor: -f.single.clock.Last(),
 		FenceTTL: f.single.fenceTTL, Block: block, Began: began,
 	}
 }
 
 // Adopt makes a Lease of keys that a script has taken.
-func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (any, error) {
+func (f *fusedLocks) Adopt(ctx context.Context, t *colocated.Taken, options any) (any, error) {
 	opts, _ := options.(Options)
 	opts = opts.withDefaults()
 	began, _ := t.Ask.Began.(instant)
@@ -88,8 +88,8 @@ func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (an
 }
 
 // grant returns the grant of keys that a script has taken.
-func (f *fusedLocks) grant(t *fused.Taken) (*singleGrant, error) {
-	redisKeys, err := lockformat.RedisKeys(t.Keys, f.single.lockKey)
+func (f *fusedLocks) grant(t *colocated.Taken) (*singleGrant, error) {
+	redisKeys, err := lockwire.RedisKeys(t.Keys, f.single.lockKey)
 	if err != nil {
 		return nil, err
 	}
@@ -151,34 +151,34 @@ func (*fusedLocks) Refusal(keys []string, reply any) error {
 }
 
 // Release returns the release of keys that a script has taken and nobody has adopted.
-func (f *fusedLocks) Release(t *fused.Taken) *fused.Release {
+func (f *fusedLocks) Release(t *colocated.Taken) *colocated.Release {
 	grant, err := f.grant(t)
 	if err != nil {
-		failed := func(context.Context, bool) (fused.Outcome, error) { return fused.Outcome{}, err }
-		return fused.NewRelease(nil, t.Owner, nil, failed)
+		failed := func(context.Context, bool) (colocated.Outcome, error) { return colocated.Outcome{}, err }
+		return colocated.NewRelease(nil, t.Owner, nil, failed)
 	}
 	return grant.fusedRelease()
 }
 
 // fusedRelease returns the release of a grant in one part, for a script to carry out.
-func (g *singleGrant) fusedRelease() *fused.Release {
+func (g *singleGrant) fusedRelease() *colocated.Release {
 	p := g.parts[0]
-	return fused.NewRelease(p.redisKeys, g.owner, g.tops, func(ctx context.Context, sent bool) (fused.Outcome, error) {
+	return colocated.NewRelease(p.redisKeys, g.owner, g.tops, func(ctx context.Context, sent bool) (colocated.Outcome, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		reply, err := g.sendRelease(ctx, p, g.tops)
 		if err != nil {
-			return fused.Outcome{Notify: true, Parked: true}, &OpError{Op: "release", Keys: p.keys, Err: err}
+			return colocated.Outcome{Notify: true, Parked: true}, &OpError{Op: "release", Keys: p.keys, Err: err}
 		}
 		if sent { // what has become of the keys since proves nothing
 			reply.lost = 0
 		}
-		return fused.Outcome{Lost: reply.lost, Notify: reply.notify, Parked: reply.notify}, nil
+		return colocated.Outcome{Lost: reply.lost, Notify: reply.notify, Parked: reply.notify}, nil
 	})
 }
 
 // Defer ends a Lease and leaves its release to the caller.
-func (f *fusedLocks) Defer(l any, done func(fused.Outcome, error)) *fused.Release {
+func (f *fusedLocks) Defer(l any, done func(colocated.Outcome, error)) *colocated.Release {
 	lease, _ := l.(*Lease)
 	if lease == nil {
 		return nil
@@ -193,7 +193,7 @@ func (f *fusedLocks) Defer(l any, done func(fused.Outcome, error)) *fused.Releas
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
 // is lost, was handed off, or is released already. Until the call is answered or late, the Gate takes the keys for held:
 // while Redis cannot be reached, callers must learn that, and not wait for a holder.
-func (l *Lease) deferRelease(grant *singleGrant, done func(fused.Outcome, error)) (deferred *fused.Release) {
+func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, error)) (deferred *colocated.Release) {
 	if l.Err() != nil {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(fused.Outcome, error)
 		if holder != nil {
 			deferred.IfLate(func() { holder.released(l, true) })
 		}
-		deferred.Then(func(o fused.Outcome, err error) {
+		deferred.Then(func(o colocated.Outcome, err error) {
 			if holder != nil {
 				holder.released(l, o.Notify || err != nil)
 			}

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,7 +20,7 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 		opts := locking.Options{TTL: 2 * time.Second}
 		first := acquire(t, gate, opts, "order")
 		released := make(chan error, 1)
-		release := fused.Of(gate).Defer(first, func(_ fused.Outcome, err error) { released <- err })
+		release := colocated.Of(gate).Defer(first, func(_ colocated.Outcome, err error) { released <- err })
 		if release == nil {
 			t.Fatal("the release is not left to the caller")
 		}
@@ -30,7 +30,7 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 		}
 		release.Late()
 		second := acquire(t, gate, opts, "order")
-		release.Answered(fused.Outcome{})
+		release.Answered(colocated.Outcome{})
 		if err := <-released; err != nil {
 			t.Errorf("the release gives %v", err)
 		}

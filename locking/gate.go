@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
-	"github.com/railtoken/railtoken/internal/leaseterm"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // defaultHandOffs is how many times in a row a Gate hands a lease off.
@@ -65,12 +64,12 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 	if g, ok := inner.(*Gate); ok {
 		inner = g.inner // two gates would both hand off the tokens of one block
 	}
-	handOffs := min(opts.HandOffs, lockformat.MaxBlock-1)
+	handOffs := min(opts.HandOffs, lockwire.MaxBlock-1)
 	if handOffs == 0 {
 		handOffs = defaultHandOffs
 	}
 	return &Gate{
-		inner: inner, block: max(handOffs, 0) + 1, label: holderlabel.Clean(DefaultLabel()),
+		inner: inner, block: max(handOffs, 0) + 1, label: lockwire.CleanLabel(DefaultLabel()),
 		entries: map[string]*entry{}, groups: map[string]*group{}, subscribers: map[string][]*subscriber{},
 	}
 }
@@ -196,8 +195,8 @@ func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 	if label == "" {
 		label = g.label
 	}
-	remaining := max(leaseterm.Until(lease.ValidUntil()), time.Millisecond)
-	e := &HeldError{Holder: Holder{Label: holderlabel.Clean(label), Since: since, Remaining: remaining}}
+	remaining := max(leasing.Until(lease.ValidUntil()), time.Millisecond)
+	e := &HeldError{Holder: Holder{Label: lockwire.CleanLabel(label), Since: since, Remaining: remaining}}
 	for _, key := range keys {
 		if _, ok := slices.BinarySearch(h.keys, key); ok {
 			e.Key = key

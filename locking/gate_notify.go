@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
@@ -22,7 +22,7 @@ type subscriber struct{ notify func() }
 func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d <= 0 || h.freed || leaseterm.Until(h.subscribed[key]) >= d-min(d/2, subscribeSlack) {
+	if d <= 0 || h.freed || leasing.Until(h.subscribed[key]) >= d-min(d/2, subscribeSlack) {
 		return false
 	}
 	if h.subscribed == nil {

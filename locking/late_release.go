@@ -5,11 +5,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 func init() {
-	lockhook.OnLateRelease = func(locker any, freed func(keys []string)) (stop func()) {
+	leasing.OnLateRelease = func(locker any, freed func(keys []string)) (stop func()) {
 		if l, ok := locker.(interface{ lateReleases() *lateReleases }); ok {
 			return l.lateReleases().follow(freed)
 		}
@@ -17,7 +17,7 @@ func init() {
 	}
 }
 
-// lateReleases tells of keys that were released after their caller had its answer: see [lockhook.OnLateRelease].
+// lateReleases tells of keys that were released after their caller had its answer: see [leasing.OnLateRelease].
 // Without it, tasks that were parked because of such keys would not be woken. The zero value is ready for use.
 type lateReleases struct {
 	mu    sync.Mutex

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
@@ -30,9 +30,9 @@ type Lease struct {
 	handedOff atomic.Bool
 
 	mu         sync.Mutex
-	watch      leaseterm.Stopwatch
+	watch      leasing.Stopwatch
 	suspension *suspensionDetector
-	term       leaseterm.Term
+	term       leasing.Term
 	timer      *time.Timer
 	cause      error              // why the lease is over; nil while it is trusted
 	done       chan struct{}      // closed when cause is set; made on demand
@@ -62,7 +62,7 @@ type holder interface {
 }
 
 // lossAt says why a lease that ends by its time is lost.
-var lossAt = map[leaseterm.End]LossReason{leaseterm.Expired: LossExpired, leaseterm.HeldLongest: LossMaxHold}
+var lossAt = map[leasing.End]LossReason{leasing.Expired: LossExpired, leasing.HeldLongest: LossMaxHold}
 
 // newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request
 // was about to be sent. If the grant has expired since then, the error matches ErrLost.
@@ -73,7 +73,7 @@ var lossAt = map[leaseterm.End]LossReason{leaseterm.Expired: LossExpired, leaset
 func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
-		term: leaseterm.New(opts.TTL, opts.MaxHold, leaseterm.Haste()),
+		term: leasing.NewTerm(opts.TTL, opts.MaxHold, leasing.Haste()),
 	}
 	now := l.watch.Elapsed()
 	next := l.term.Next(now)
@@ -83,7 +83,7 @@ func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Opti
 		}
 		next = l.term.Next(l.watch.Elapsed())
 	}
-	if next.End != leaseterm.Lasts {
+	if next.End != leasing.Lasts {
 		return nil, &LostError{Keys: keys, Reason: lossAt[next.End]}
 	}
 	l.start(next.Sleep)
@@ -215,7 +215,7 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
-	if next := l.term.Next(now); next.End != leaseterm.Lasts {
+	if next := l.term.Next(now); next.End != leasing.Lasts {
 		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
 	}
 	return now

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // Renew extends the lease to its TTL from now, or to MaxHold if that is earlier. It is seldom needed, because a lease
@@ -85,7 +85,7 @@ func (l *Lease) tick() {
 	now := l.watch.Elapsed()
 	next := l.term.Next(now)
 	switch {
-	case next.End != leaseterm.Lasts:
+	case next.End != leasing.Lasts:
 		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
 	case !next.Renew:
 		l.timer.Reset(next.Sleep)
@@ -104,7 +104,7 @@ func (l *Lease) tick() {
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.TTL/leaseterm.RenewFraction, l.term.Until)
+	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.TTL/leasing.RenewFraction, l.term.Until)
 	l.timer.Reset(l.giveUp - sent)
 	go func() {
 		defer close(done)

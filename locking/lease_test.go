@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
@@ -96,7 +96,7 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 			t.Fatal(err)
 		}
 		lease.mu.Lock()
-		lease.term = leaseterm.New(opts.TTL, opts.MaxHold, 0)
+		lease.term = leasing.NewTerm(opts.TTL, opts.MaxHold, 0)
 		lease.mu.Unlock()
 		test(t, lease, &wall)
 		_ = lease.Release(t.Context())

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/durations"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // Locker makes one attempt to take keys and returns at once. It is safe for concurrent use.
@@ -63,7 +63,7 @@ type Options struct {
 	// pause between two attempts.
 	Notify time.Duration
 
-	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most lockformat.MaxBlock.
+	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most lockwire.MaxBlock.
 	block int
 }
 
@@ -85,9 +85,9 @@ func (o Options) withDefaults() Options {
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	errs := []error{
-		durations.Check("locking: TTL", o.TTL, MinTTL),
-		durations.Check("locking: MaxHold", o.MaxHold, durations.Least),
-		durations.Check("locking: Notify", o.Notify, durations.Least),
+		leasing.CheckDuration("locking: TTL", o.TTL, MinTTL),
+		leasing.CheckDuration("locking: MaxHold", o.MaxHold, leasing.LeastDuration),
+		leasing.CheckDuration("locking: Notify", o.Notify, leasing.LeastDuration),
 	}
 	if o.MaxHold >= 0 && o.MaxHold < o.TTL {
 		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL",

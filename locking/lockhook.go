@@ -7,19 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 func init() {
-	lockhook.TakeOver = func(ctx context.Context, locker any, r lockhook.Request) (any, error) {
+	leasing.TakeOver = func(ctx context.Context, locker any, r leasing.Request) (any, error) {
 		lease, err := takeOver(ctx, locker, r)
 		if err != nil {
 			return nil, err
 		}
 		return lease, nil
 	}
-	lockhook.EndWhenDeposed, lockhook.Backend, lockhook.Store = followDepositions, backendOf, storeOf
-	lockhook.CloseBy = func(locker io.Closer, deadline time.Time) error {
+	leasing.EndWhenDeposed, leasing.Backend, leasing.Store = followDepositions, backendOf, storeOf
+	leasing.CloseBy = func(locker io.Closer, deadline time.Time) error {
 		if l, ok := locker.(interface {
 			closeBy(deadline time.Time) error
 		}); ok {
@@ -27,8 +27,8 @@ func init() {
 		}
 		return locker.Close()
 	}
-	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
-	lockhook.GrantsOf = func(lease any) []any {
+	leasing.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
+	leasing.GrantsOf = func(lease any) []any {
 		return lease.(*Lease).grants() //nolint:errcheck,forcetypeassert // every caller has a Lease
 	}
 }
@@ -48,7 +48,7 @@ func (l *backendLocker) backendName() string  { return backendOf(l.backend) }
 func (*Single) backendName() string           { return "redis" }
 func (*Redlock) backendName() string          { return "redlock" }
 
-// grants returns the grants of a lease: see [lockhook.GrantsOf].
+// grants returns the grants of a lease: see [leasing.GrantsOf].
 func (l *Lease) grants() []any {
 	joined, ok := l.grant.(*joinedGrant)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 )
@@ -23,7 +23,7 @@ func TestABackendHasItsNameBehindAnything(t *testing.T) {
 		"redis": struct{ *locking.Gate }{locking.NewGate(single, locking.GateOptions{})}, "redlock": &locking.Redlock{},
 		"locking_test": locking.NewGate(locking.New(ownBackend{}), locking.GateOptions{}),
 	} {
-		if got := lockhook.Backend(l); got != want {
+		if got := leasing.Backend(l); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -5,21 +5,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/durations"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
 func TestTheLongestDurationsWork(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: 2 * durations.Most})
+	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: 2 * leasing.Most})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer single.Close()
 	g := locking.NewGate(single, locking.GateOptions{})
-	opts := locking.Options{MaxHold: durations.Most, Notify: durations.Most}
+	opts := locking.Options{MaxHold: leasing.Most, Notify: leasing.Most}
 	first := acquire(t, g, opts, "k")
 	if _, err := single.Acquire(t.Context(), []string{"k"}, opts); err == nil {
 		t.Fatal("the key is free")
@@ -44,9 +44,9 @@ func TestTheLongestDurationsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, lease)
-	if left := client.PTTL(t.Context(), "railtoken:lock:{k}:fence").Val(); left < 2*durations.Most-time.Minute {
+	if left := client.PTTL(t.Context(), "railtoken:lock:{k}:fence").Val(); left < 2*leasing.Most-time.Minute {
 		t.Errorf("the fence counter is kept for %v", left)
 	}
-	long := acquire(t, g, locking.Options{TTL: durations.Most, MaxHold: durations.Most}, "l")
+	long := acquire(t, g, locking.Options{TTL: leasing.Most, MaxHold: leasing.Most}, "l")
 	release(t, long)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

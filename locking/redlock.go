@@ -12,8 +12,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/holderlabel"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
+
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -154,10 +154,10 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 			"for which a server that has restarted is kept from voting: "+
 			"lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
 	}
-	if opts.Label = holderlabel.Clean(opts.Label); opts.Label == "" {
+	if opts.Label = lockwire.CleanLabel(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label
 	}
-	redisKeys, err := lockformat.RedisKeys(keys, r.opts.RedisKey)
+	redisKeys, err := lockwire.RedisKeys(keys, r.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
+	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
@@ -53,7 +53,7 @@ func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
 	switch {
 	case !ok:
-		return fmt.Errorf("node %d (%s): %w", i, addr, errorreply.WithRules(foreign(err)))
+		return fmt.Errorf("node %d (%s): %w", i, addr, rediswire.WithRules(foreign(err)))
 	case refusal.Reason == restartguard.Unreachable:
 		return refusal
 	default:
@@ -74,7 +74,7 @@ func permanent(err error) bool {
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !errorreply.IsTransient(reply.Error()) || isClosed(err) ||
+	return ok && !rediswire.IsTransient(reply.Error()) || isClosed(err) ||
 		errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld)
 }
 

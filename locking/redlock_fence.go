@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -48,7 +48,7 @@ func (g *redlockGrant) commit() {
 
 // commitLater calls commit after a pause. The caller holds the mutex.
 func (g *redlockGrant) commitLater() {
-	if g.waiting || g.ended || leaseterm.Since(g.began) > g.opts.TTL { // then the lease's own renewals go on with it
+	if g.waiting || g.ended || leasing.Since(g.began) > g.opts.TTL { // then the lease's own renewals go on with it
 		return
 	}
 	g.waiting = true

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -75,7 +75,7 @@ type grantNode struct {
 
 func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redlockGrant {
 	g := &redlockGrant{
-		redlock: r, owner: lockformat.NewOwner(opts.Label, opts.block, time.Now()), keys: keys,
+		redlock: r, owner: lockwire.NewOwner(opts.Label, opts.block, time.Now()), keys: keys,
 		redisKeys: redisKeys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(), lasts: opts.TTL,
@@ -199,7 +199,7 @@ func (g *redlockGrant) handleAcquire(c *pipeline.Call) {
 		g.nodes[i].doubtful = g.nodes[i].outcome == unknown
 		g.fail(i, err)
 	case held != nil:
-		g.redlock.see(held.Holder.Fence + lockformat.ParseOwner(value).Block)
+		g.redlock.see(held.Holder.Fence + lockwire.ParseOwner(value).Block)
 		if g.held == nil || outlasts(held.Holder.Remaining, g.held.Holder.Remaining) {
 			g.held, g.value = held, value
 		}

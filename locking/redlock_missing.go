@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
@@ -140,7 +140,7 @@ func (g *redlockGrant) retakeMissing(i int, then func(well bool)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.ended, g.redlock.closing.Load(), leaseterm.Since(g.extended) >= quorum.Validity(g.lasts):
+	case g.ended, g.redlock.closing.Load(), leasing.Since(g.extended) >= quorum.Validity(g.lasts):
 		g.stopSeeking(i)
 		go then(false)
 		return nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
@@ -149,7 +149,7 @@ func (r *renewal) count(i int, failure error) {
 // these nodes, the tokens are committed, and the guard refuses a server that may have forgotten the lock of another
 // owner. The caller holds the mutex.
 func (g *redlockGrant) retake(r *renewal) {
-	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || leaseterm.Since(r.began) >= quorum.Validity(r.ttl) {
+	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || leasing.Since(r.began) >= quorum.Validity(r.ttl) {
 		return
 	}
 	for _, i := range r.lost {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // stopAttending has unclear releases repeated in the background from now on. The caller holds the mutex.
@@ -75,7 +75,7 @@ func (g *redlockGrant) account() {
 	unanswered := 0
 	for i := range g.nodes {
 		n := &g.nodes[i]
-		if n.release == releasing || n.release == unclear && !permanent(n.failure) && !errorreply.IsUnrun(n.failure) {
+		if n.release == releasing || n.release == unclear && !permanent(n.failure) && !rediswire.IsUnrun(n.failure) {
 			unanswered++
 		}
 	}

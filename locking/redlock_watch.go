@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
@@ -22,7 +22,7 @@ func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func
 		gather.Stop()
 	})
 	for _, n := range r.nodes {
-		drop, err := n.subscription.Add(lockformat.Channels(keys, r.opts.RedisKey), gather.Add)
+		drop, err := n.subscription.Add(lockwire.Channels(keys, r.opts.RedisKey), gather.Add)
 		if err != nil {
 			stop()
 			return nil, nil, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/railtoken/railtoken/internal/leasecontext"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // prepareFor is prepare for an attempt at l. The error matches [ErrReentrant] if ctx carries a lease of l for one of
@@ -23,7 +23,7 @@ func prepareFor(ctx context.Context, l Locker, keys []string, opts Options) ([]s
 // carried returns the innermost lease of one of the keys that ctx carries and for which is holds, and that key; nil for
 // none. Leases that are over do not count.
 func carried(ctx context.Context, keys []string, is func(*Lease) bool) (*Lease, string) {
-	for c := leasecontext.By(ctx); c != nil; c = c.Outer {
+	for c := leasing.By(ctx); c != nil; c = c.Outer {
 		lease, ok := c.Lease.(*Lease)
 		if !ok || lease == nil || !is(lease) || lease.Err() != nil {
 			continue

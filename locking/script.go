@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -25,7 +25,7 @@ var (
 	//go:embed lua/batch.lua
 	batchOwnSource string
 
-	batchSource = fused.OneKey + batchOwnSource
+	batchSource = colocated.OneKey + batchOwnSource
 
 	batch = pipeline.NewBatchScript(batchSource, 3) // for calls of one key
 
@@ -140,7 +140,7 @@ func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, valu
 	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(keys) {
 		return nil, nil, "", badReply(reply)
 	}
-	holder := lockformat.ParseOwner(value)
+	holder := lockwire.ParseOwner(value)
 	held = &HeldError{Key: keys[position-1], Holder: Holder{
 		Label: holder.Label, Since: holder.Since, Remaining: time.Duration(remaining) * time.Millisecond,
 	}}

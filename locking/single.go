@@ -12,10 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/backlog"
-	"github.com/railtoken/railtoken/internal/durations"
-	"github.com/railtoken/railtoken/internal/holderlabel"
-	"github.com/railtoken/railtoken/internal/leaseterm"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockwire"
+
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/subscription"
@@ -60,20 +59,20 @@ func (o SingleOptions) Validate() error {
 
 // setDefaults fills in the defaults of the options that Single and Redlock share.
 func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) string) {
-	if *label = holderlabel.Clean(*label); *label == "" {
-		*label = holderlabel.Clean(DefaultLabel())
+	if *label = lockwire.CleanLabel(*label); *label == "" {
+		*label = lockwire.CleanLabel(DefaultLabel())
 	}
 	if *fenceTTL == 0 {
 		*fenceTTL = DefaultFenceTTL
 	}
 	if *redisKey == nil {
-		*redisKey = lockformat.LockKey
+		*redisKey = lockwire.LockKey
 	}
 }
 
 // checkFenceTTL allows twice the longest MaxHold, which it must exceed.
 func checkFenceTTL(d time.Duration) error {
-	return durations.CheckUpTo("locking: FenceTTL", d, MinTTL, 2*durations.Most)
+	return leasing.CheckDurationUpTo("locking: FenceTTL", d, MinTTL, 2*leasing.Most)
 }
 
 // Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the
@@ -167,7 +166,7 @@ func retriesOf(client redis.UniversalClient) int {
 func (s *Single) Close() error { return s.closeBy(time.Now().Add(releaseTimeout)) }
 
 func (s *Single) closeBy(deadline time.Time) error {
-	s.pending.Wait(context.Background(), min(releaseTimeout, leaseterm.Until(deadline)))
+	s.pending.Wait(context.Background(), min(releaseTimeout, leasing.Until(deadline)))
 	s.pending.Close()
 	return s.subscription.Close()
 }
@@ -175,7 +174,7 @@ func (s *Single) closeBy(deadline time.Time) error {
 // RedisKeys returns the Redis keys of a key's lock and of the subscription to its release, which exists while callers
 // wait for it. Both are empty if RedisKey makes an unusable name, for which Acquire returns an error.
 func (s *Single) RedisKeys(key string) (lock, notify string) {
-	redisKeys, err := lockformat.RedisKeys([]string{key}, s.lockKey)
+	redisKeys, err := lockwire.RedisKeys([]string{key}, s.lockKey)
 	if err != nil {
 		return "", ""
 	}
@@ -194,7 +193,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 	label := s.label
 	if opts.Label != "" {
-		label = holderlabel.Clean(opts.Label)
+		label = lockwire.CleanLabel(opts.Label)
 	}
 	parts, err := s.parts(keys)
 	if err != nil {
@@ -228,7 +227,7 @@ func (s *Single) attempt(
 	ctx context.Context, keys []string, parts []part, label string, opts Options,
 ) (lease *Lease, undone bool, err error) {
 	began := s.suspension.now()
-	owner := lockformat.NewOwner(label, opts.block, began.watch.Last())
+	owner := lockwire.NewOwner(label, opts.block, began.watch.Last())
 	g := &singleGrant{single: s, owner: owner, block: opts.block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]
@@ -245,7 +244,7 @@ func (s *Single) attempt(
 // Watch watches for releases of the keys: see [Watcher].
 func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := subscription.NewNotifier()
-	drop, err := s.subscription.Add(lockformat.Channels(keys, s.lockKey), notify)
+	drop, err := s.subscription.Add(lockwire.Channels(keys, s.lockKey), notify)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,11 +262,11 @@ type part struct {
 // parts divides the keys of an attempt: into one part if they are on one server or in one slot, otherwise into one part
 // for each key.
 func (s *Single) parts(keys []string) ([]part, error) {
-	redisKeys, err := lockformat.RedisKeys(keys, s.lockKey)
+	redisKeys, err := lockwire.RedisKeys(keys, s.lockKey)
 	if err != nil {
 		return nil, err
 	}
-	if !s.sharded || len(keys) == 1 || lockformat.InOneSlot(redisKeys) {
+	if !s.sharded || len(keys) == 1 || lockwire.InOneSlot(redisKeys) {
 		return []part{{keys: keys, redisKeys: redisKeys}}, nil
 	}
 	parts := make([]part, len(keys))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/rediswire"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -21,7 +21,7 @@ func keysOn(i, nodes, n int, prefix string) []string {
 	var found []string
 	for j := 100; len(found) < n; j++ {
 		key := prefix + strconv.Itoa(j)
-		if slot := keys.Slot(key); i*16384/nodes <= slot && slot < (i+1)*16384/nodes {
+		if slot := rediswire.Slot(key); i*16384/nodes <= slot && slot < (i+1)*16384/nodes {
 			found = append(found, key)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/rediswire"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -154,7 +154,7 @@ func TestAKeyOfAnotherTypeIsAClearError(t *testing.T) {
 		"the fence counter": "railtoken:lock:{%s}:fence",
 	} {
 		free, spoilt := "a "+name, "b "+name // in this order
-		if err := client.RPush(t.Context(), fmt.Sprintf(kind, keys.Encode(spoilt)), "a list").Err(); err != nil {
+		if err := client.RPush(t.Context(), fmt.Sprintf(kind, rediswire.Encode(spoilt)), "a list").Err(); err != nil {
 			t.Fatal(err)
 		}
 		lease, err := l.Acquire(t.Context(), []string{free, spoilt}, locking.Options{})
@@ -163,7 +163,7 @@ func TestAKeyOfAnotherTypeIsAClearError(t *testing.T) {
 		}
 		isClear(t, err, "acquire", fmt.Sprintf("%q", spoilt), "WRONGTYPE")
 		release(t, acquire(t, l, locking.Options{}, free))
-		do(t, client, "DEL", fmt.Sprintf(kind, keys.Encode(spoilt))) // Close would wait for the release
+		do(t, client, "DEL", fmt.Sprintf(kind, rediswire.Encode(spoilt))) // Close would wait for the release
 	}
 }
 

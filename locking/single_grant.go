@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // cleanupTimeout is how long a failed attempt waits for being given back.
@@ -71,10 +71,10 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
 		return err
 	}
-	if reply, ok := errors.AsType[redis.Error](err); ok && !errorreply.IsTransient(reply.Error()) {
+	if reply, ok := errors.AsType[redis.Error](err); ok && !rediswire.IsTransient(reply.Error()) {
 		return foreign(err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, errorreply.WithRules(err))
+	return fmt.Errorf("%w: %w", ErrUnavailable, rediswire.WithRules(err))
 }
 
 // giveBack releases what a failed attempt may have taken, and reports whether nothing is left of it. Unanswered calls

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/rediswire"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -26,7 +26,7 @@ func moving(t *testing.T) (*redistest.Cluster, *locking.Single) {
 
 // otherNode returns the node that has not the slot of a key.
 func otherNode(cluster *redistest.Cluster, key string) *redistest.Server {
-	if keys.Slot(lockOf(key)) < 16384/2 {
+	if rediswire.Slot(lockOf(key)) < 16384/2 {
 		return cluster.Nodes()[1]
 	}
 	return cluster.Nodes()[0]
@@ -55,7 +55,7 @@ func TestALeaseOutlivesASlotMove(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		move := cluster.BeginMove(t, keys.Slot(lockOf(key)), otherNode(cluster, key))
+		move := cluster.BeginMove(t, rediswire.Slot(lockOf(key)), otherNode(cluster, key))
 		for _, parts := range [][]string{tc.move, tc.then} {
 			var names []string
 			for _, part := range parts {
@@ -91,7 +91,7 @@ func TestAMovingSlotHidesNoLoss(t *testing.T) {
 	t.Parallel()
 	cluster, l := moving(t)
 	lease := acquire(t, l, locking.Options{}, "order:1")
-	move := cluster.BeginMove(t, keys.Slot(lockOf("order:1")), otherNode(cluster, "order:1"))
+	move := cluster.BeginMove(t, rediswire.Slot(lockOf("order:1")), otherNode(cluster, "order:1"))
 	move.Keys(t, lockOf("order:1"))
 	if err := cluster.Client(t).Set(t.Context(), lockOf("order:1"), "another", time.Minute).Err(); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestCallsOutlastASlotWithoutAMaster(t *testing.T) {
 	t.Parallel()
 	cluster, l := moving(t)
 	lease := acquire(t, l, locking.Options{}, "order:1")
-	move := cluster.BeginMove(t, keys.Slot(lockOf("order:1")), otherNode(cluster, "order:1"))
+	move := cluster.BeginMove(t, rediswire.Slot(lockOf("order:1")), otherNode(cluster, "order:1"))
 	move.GiveUp(t)
 	if err := lease.Renew(t.Context()); err == nil || lease.Err() != nil {
 		t.Errorf("the renewal: %v, and the lease ended by %v", err, lease.Err())
@@ -220,7 +220,7 @@ func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 			if i%2 == 1 {
 				to = cluster.Nodes()[1-position(cluster, to)]
 			}
-			move := cluster.BeginMove(t, keys.Slot(lockOf(key)), to)
+			move := cluster.BeginMove(t, rediswire.Slot(lockOf(key)), to)
 			if n < 3 {
 				move.Finish(t)
 				continue

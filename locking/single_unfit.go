@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/eviction"
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -38,7 +38,7 @@ type fitness struct {
 
 // check returns an error if a server may evict keys. It waits only if it does not know that they are fit.
 func (f *fitness) check(ctx context.Context) error {
-	due := int64(leaseterm.Since(f.began)) >= f.next.Load()
+	due := int64(leasing.Since(f.began)) >= f.next.Load()
 	if f.fit.Load() && !due {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (f *fitness) ask(answered chan struct{}) {
 		f.err = refusal
 		f.fit.Store(refusal == nil)
 	}
-	f.next.Store(int64(leaseterm.Since(f.began) + pause))
+	f.next.Store(int64(leasing.Since(f.began) + pause))
 	f.asking = nil
 	close(answered)
 }
@@ -97,9 +97,9 @@ func evicting(ctx context.Context, client redis.UniversalClient) (known bool, re
 		mu.Lock()
 		defer mu.Unlock()
 		known = known && (err == nil || replied)
-		if policy := eviction.Policy(info); err == nil && policy != "" {
+		if policy := rediswire.EvictionPolicy(info); err == nil && policy != "" {
 			refusal = fmt.Errorf("%w: Redis %s may evict locks when its memory is full (maxmemory-policy %s): %s, "+
-				"or set AllowEviction", ErrUnavailable, addr, policy, eviction.Remedy)
+				"or set AllowEviction", ErrUnavailable, addr, policy, rediswire.EvictionRemedy)
 		}
 	}
 	switch c := client.(type) {

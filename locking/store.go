@@ -10,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// storeOf identifies the place where a Locker keeps its locks: see [lockhook.Store].
+// storeOf identifies the place where a Locker keeps its locks: see [leasing.Store].
 func storeOf(ctx context.Context, locker any) (store string, ok bool) {
 	switch l := locker.(type) {
 	case interface {
@@ -59,7 +59,7 @@ func storeOn(
 	}
 	slices.Sort(ids)
 	store = backend + " " + strings.Join(ids, " ")
-	if name := lockKey(sampleKey); name != lockformat.LockKey(sampleKey) {
+	if name := lockKey(sampleKey); name != lockwire.LockKey(sampleKey) {
 		store += " " + strconv.Quote(name)
 	}
 	return store, true
@@ -71,13 +71,13 @@ const sampleKey = "KEY"
 // storeID returns the identity of a lock server. Whoever asks first writes it, at random. A server that has lost its data
 // gets another one, and all that keep locks there learn it when they ask again.
 func storeID(ctx context.Context, client redis.UniversalClient) (string, error) {
-	id, err := client.Get(ctx, lockformat.StoreKey).Result()
+	id, err := client.Get(ctx, lockwire.StoreKey).Result()
 	if !errors.Is(err, redis.Nil) {
 		return id, err
 	}
-	err = client.SetArgs(ctx, lockformat.StoreKey, rand.Text(), redis.SetArgs{Mode: "NX"}).Err()
+	err = client.SetArgs(ctx, lockwire.StoreKey, rand.Text(), redis.SetArgs{Mode: "NX"}).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", err
 	}
-	return client.Get(ctx, lockformat.StoreKey).Result() // that of whoever was first
+	return client.Get(ctx, lockwire.StoreKey).Result() // that of whoever was first
 }

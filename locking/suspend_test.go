@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/childtest"
-	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/suspendtest"
+	"github.com/railtoken/railtoken/internal/testing/childtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/suspendtest"
 	"github.com/railtoken/railtoken/locking"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // instant is when a lease begins.
 type instant struct {
-	watch      leaseterm.Stopwatch
+	watch      leasing.Stopwatch
 	suspension *suspensionDetector // of the Locker
 }
 
@@ -29,13 +29,13 @@ type suspensionDetector struct {
 	read func() (now, wall time.Time) // for its stopwatches; nil for the clocks of this machine
 
 	mu      sync.Mutex
-	watch   leaseterm.Stopwatch
+	watch   leasing.Stopwatch
 	leases  map[*Lease]struct{}
 	running bool
 }
 
 // now returns the present moment, for leases that use this detector.
-func (d *suspensionDetector) now() instant { return instant{leaseterm.StartStopwatch(d.read), d} }
+func (d *suspensionDetector) now() instant { return instant{leasing.StartStopwatch(d.read), d} }
 
 // add registers a lease.
 func (d *suspensionDetector) add(l *Lease) {
@@ -47,7 +47,7 @@ func (d *suspensionDetector) add(l *Lease) {
 	d.leases[l] = struct{}{}
 	if !d.running {
 		d.running = true
-		d.watch = leaseterm.StartStopwatch(d.read)
+		d.watch = leasing.StartStopwatch(d.read)
 		time.AfterFunc(suspensionInterval, d.check)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/backlog"
-	"github.com/railtoken/railtoken/internal/errorreply"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked
@@ -139,7 +139,7 @@ func repeat(
 
 // isOver reports whether a call that failed with err cannot be repeated.
 func isOver(err error) bool {
-	return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) || errorreply.IsForeign(err)
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) || rediswire.IsForeign(err)
 }
 
 // outcome returns the reply, or why there is none yet.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/backend"
 )
@@ -22,7 +22,7 @@ var untouchedSource string
 var untouchedScript = redis.NewScript(untouchedSource)
 
 func init() {
-	lockhook.Forgive = func(ctx context.Context, stopping <-chan struct{}, lease any) {
+	leasing.Forgive = func(ctx context.Context, stopping <-chan struct{}, lease any) {
 		lease.(*Lease).forgive(ctx, stopping) //nolint:errcheck,forcetypeassert // every caller has a Lease
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // lines is a log that can be read while it is written.
@@ -47,7 +47,7 @@ func TestAWakeIntoAnUnservedQueueGoesToTheNextTask(t *testing.T) {
 			}
 			task := delayqueue.Task{Queue: "old", ID: info.ID}
 			r.fetch(task)
-			place, err := (*parking.Engine)(r.queue).Park(context.Background(), parking.Task(task), "order:1", parking.ParkOptions{RetryAfter: time.Hour})
+			place, err := (*line.Engine)(r.queue).Park(context.Background(), line.Task(task), "order:1", line.ParkOptions{RetryAfter: time.Hour})
 			if err != nil || place.Ahead != i {
 				r.Fatal(place, err)
 			}

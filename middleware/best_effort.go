@@ -3,8 +3,8 @@ package middleware
 import (
 	"context"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -31,13 +31,13 @@ func (bestEffort) stays(context.Context, bool, error) bool { return false }
 
 func (bestEffort) returns(error) bool { return false }
 
-func (bestEffort) place(bool) fused.Place { return fused.NoPlace }
+func (bestEffort) place(bool) colocated.Place { return colocated.NoPlace }
 
 func (r bestEffort) wakes(bool) func(string) int { return r.planWake }
 
-func (bestEffort) leave(context.Context, bool) parking.Front { return parking.Front{} }
+func (bestEffort) leave(context.Context, bool) line.Front { return line.Front{} }
 
-func (r bestEffort) wakeNext(ctx context.Context, lease *locking.Lease, _ parking.Front, _ bool) {
+func (r bestEffort) wakeNext(ctx context.Context, lease *locking.Lease, _ line.Front, _ bool) {
 	r.wakeWaiters(ctx, lease)
 	r.leaveNeedless(ctx)
 }
@@ -46,24 +46,24 @@ func (bestEffort) wakeAgain(context.Context) {}
 
 func (bestEffort) quit(context.Context) {}
 
-func (bestEffort) park(*parking.ParkOptions, bool) {}
+func (bestEffort) park(*line.ParkOptions, bool) {}
 
-func (bestEffort) looksAgain(context.Context, string, parking.Task) bool { return true }
+func (bestEffort) looksAgain(context.Context, string, line.Task) bool { return true }
 
 func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKeys(ctx, lease) }
 
 // leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
 func (r bestEffort) leaveNeedless(ctx context.Context) {
 	for _, key := range r.keys {
-		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
+		if line.EnqueuedFor(r.id, key, r.task.Headers()) {
 			r.remove(ctx, r.id, key)
 		}
 	}
 }
 
 // remove removes a task from the sequence of a key, and returns the next tasks.
-func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
+func (r *run) remove(ctx context.Context, t line.Task, key string) line.Front {
 	left, _ := retry(ctx, r, "a task could not leave the sequence of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
+		func(ctx context.Context) (line.Front, error) { return r.engine().Remove(ctx, t, key) })
 	return left
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -14,12 +14,12 @@ import (
 type cancelledWait struct {
 	mu     sync.Mutex
 	over   bool // the wait has ended
-	parked *parking.Parked
-	tell   func(parking.Parked)
+	parked *line.Parked
+	tell   func(line.Parked)
 }
 
 // note notes that the task was parked. It is told once the wait has ended.
-func (w *cancelledWait) note(p parking.Parked) {
+func (w *cancelledWait) note(p line.Parked) {
 	w.mu.Lock()
 	over := w.over
 	w.parked = &p
@@ -54,7 +54,7 @@ func (r *run) parkIfCancelled(ctx context.Context, held *locking.HeldError) (end
 	if d.Delay <= 0 {
 		d.Delay = defaultDelay(held.Holder)
 	}
-	w := &cancelledWait{tell: func(p parking.Parked) { r.parked(ctx, held, d, p) }}
+	w := &cancelledWait{tell: func(p line.Parked) { r.parked(ctx, held, d, p) }}
 	r.active.Park(held.Key, r.parkOptions(d, held), w.note)
 	return func(err error) error {
 		if _, waiting := waits(err); waiting { // it is postponed

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
@@ -196,7 +196,7 @@ func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
 		key := lease.Keys()[0]
 		released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
 		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
-			r.wake(ctx, key, parking.WakeOptions{Most: n})
+			r.wake(ctx, key, line.WakeOptions{Most: n})
 		}
 	}
 }

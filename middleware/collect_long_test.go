@@ -8,7 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -44,7 +44,7 @@ func TestNobodyCollectsForALongHold(t *testing.T) {
 func TestOneTaskCollectsAKeyAtATime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		other, ok := (*parking.Engine)(r.queue).Collecting(context.Background(), []string{"b", "c"}, time.Hour)
+		other, ok := (*line.Engine)(r.queue).Collecting(context.Background(), []string{"b", "c"}, time.Hour)
 		if !ok {
 			r.Fatal("another task collects these keys")
 		}

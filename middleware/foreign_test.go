@@ -12,20 +12,20 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
 // serveForeign runs a server of an asynq whose scripts of some kinds are not known until the end of the test, and
 // returns its log.
-func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.HandlerFunc, changed ...asynqconn.Kind) (*asynq.Server, *lines) {
+func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.HandlerFunc, changed ...broker.Kind) (*asynq.Server, *lines) {
 	r.Helper()
 	log := new(lines)
 	opts.Logger, opts.AllowUnknownAsynq = slog.New(slog.NewTextHandler(log, nil)), true
 	a := r.attach(opts, cfg)
 	other := asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(sum string, keys []string) bool {
-		kind, _ := asynqconn.KindOf(sum, keys)
+		kind, _ := broker.KindOf(sum, keys)
 		return slices.Contains(changed, kind)
 	}}
 	return r.serveOn(other, a.Lock(opts.Key)(handler)), log
@@ -33,7 +33,7 @@ func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.Handler
 
 func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
-	changes := map[string][]asynqconn.Kind{"the fetch": {asynqconn.Fetch}, "the acknowledgements": {asynqconn.Ack}, "both": {asynqconn.Fetch, asynqconn.Ack}}
+	changes := map[string][]broker.Kind{"the fetch": {broker.Fetch}, "the acknowledgements": {broker.Ack}, "both": {broker.Fetch, broker.Ack}}
 	for name, strategy := range map[string]middleware.Requeue{
 		"standby": {}, "parked": parkAlways(), "in order": inTurn["FIFO"], "elsewhere": {Queue: "slow"},
 	} {
@@ -82,7 +82,7 @@ func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				r.hold("order:1")
-				r.serveForeign(r.options(tt.strategy), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil }, asynqconn.Fetch)
+				r.serveForeign(r.options(tt.strategy), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil }, broker.Fetch)
 				began := time.Now()
 				task := r.enqueue(payload{Key: "order:1"}, append(tt.opts, asynq.MaxRetry(0))...)
 				<-time.After(tt.waits - 2*time.Second)
@@ -109,7 +109,7 @@ func TestALastAttemptTakesItsKeyWithAnUnknownAsynq(t *testing.T) {
 		r.serveForeign(r.options(parkAlways()), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error {
 			ran <- time.Now()
 			return nil
-		}, asynqconn.Fetch)
+		}, broker.Fetch)
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 		<-time.After(2 * time.Minute)
 		released := time.Now()
@@ -129,7 +129,7 @@ func TestAShutdownArchivesNoLastAttemptWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
-		server, _ := r.serveForeign(r.options(parkAlways()), asynq.Config{ShutdownTimeout: 3 * time.Second}, func(context.Context, *asynq.Task) error { return nil }, asynqconn.Fetch)
+		server, _ := r.serveForeign(r.options(parkAlways()), asynq.Config{ShutdownTimeout: 3 * time.Second}, func(context.Context, *asynq.Task) error { return nil }, broker.Fetch)
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 		r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
 		r.attached.Stop()
@@ -171,8 +171,8 @@ func TestAnUnknownAsynqFetchesNothingUnlessAllowed(t *testing.T) {
 		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 		a := r.attach(opts, asynq.Config{TaskCheckInterval: lookSeldom})
 		r.serveOn(asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(sum string, keys []string) bool {
-			kind, _ := asynqconn.KindOf(sum, keys)
-			return kind == asynqconn.Ack
+			kind, _ := broker.KindOf(sum, keys)
+			return kind == broker.Ack
 		}}, a.Lock(opts.Key)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 		waits := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0), asynq.Timeout(5*time.Second))
 		r.settled(waits, asynq.TaskStateRetry)

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -226,7 +226,7 @@ func TestScriptsAreSentAgainAfterAFailover(t *testing.T) {
 	if err := second.Do(t.Context(), "replicaof", "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"../internal/parking/lua/park.lua", "../internal/parking/lua/wake.lua", "../locking/lua/acquire.lua", "../locking/lua/release.lua"} {
+	for _, file := range []string{"../internal/line/lua/park.lua", "../internal/line/lua/wake.lua", "../locking/lua/acquire.lua", "../locking/lua/release.lua"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

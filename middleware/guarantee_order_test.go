@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 

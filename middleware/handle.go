@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -19,7 +19,7 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 	r.active.Took(r.keys, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	if err == nil && ctx.Err() == nil {
-		lockhook.Forgive(ctx, r.Stopping, lease)
+		leasing.Forgive(ctx, r.Stopping, lease)
 	}
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/itemrun"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
+
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -19,7 +19,7 @@ import (
 var errItemsInOrder = errors.New("a task of items cannot run in order: give its handler a strategy in BestEffort order")
 
 // useItems prepares the run of a task of items. It returns the first fault of their keys, or nil.
-func (r *run) useItems(items *itemrun.ItemsError) (err error) {
+func (r *run) useItems(items *taskrun.ItemsError) (err error) {
 	if r.order != BestEffort {
 		return errItemsInOrder
 	}
@@ -45,7 +45,7 @@ type itemsRun struct {
 }
 
 // Acquire makes one attempt to lock the keys of an item.
-func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *locking.HeldError, error) {
+func (r *itemsRun) Acquire(ctx context.Context, keys []string) (taskrun.Item, *locking.HeldError, error) {
 	item := &run{
 		lock: r.lock, task: r.task, id: r.id, active: r.active, keys: keys, attempt: r.attempt, left: r.left,
 		firstAt: r.firstAt,
@@ -54,7 +54,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	opts := item.options()
-	opts.Notify = tasklimits.NotifyFor // whatever the strategy: the task may be parked on this key
+	opts.Notify = taskrun.NotifyFor // whatever the strategy: the task may be parked on this key
 	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, keys, opts)
 	took := since(began)
@@ -107,7 +107,7 @@ func (r *itemsRun) Park(ctx context.Context, all []*locking.HeldError, refused t
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: r.firstAt, Now: time.Now(),
 		hasWaited: true,
 	})
-	for _, other := range all[1:min(len(all), parking.MostAwaited)] {
+	for _, other := range all[1:min(len(all), line.MostAwaited)] {
 		r.also = append(r.also, other.Key)
 		if requeue.Delay == 0 { // whichever holder has died, its key is free when the task tries again
 			d.Delay = min(d.Delay, defaultDelay(other.Holder))
@@ -121,7 +121,7 @@ func (r *itemsRun) Pause(delay time.Duration, cause error) error {
 	if r.active != nil {
 		r.active.Postpone(delay)
 	}
-	return &itemrun.PausedError{Err: cause, Delay: delay}
+	return &taskrun.PausedError{Err: cause, Delay: delay}
 }
 
 // ForwardWake forwards a wake that the task has not used. A task that has never waited was not woken.
@@ -157,7 +157,7 @@ func (i lockedItem) Lease() *locking.Lease { return i.lease }
 // Release releases the keys and wakes the next task of each. Other items of the task go on.
 func (i lockedItem) Release(ctx context.Context, succeeded bool) error {
 	if succeeded {
-		lockhook.Forgive(ctx, i.Stopping, i.lease)
+		leasing.Forgive(ctx, i.Stopping, i.lease)
 	}
 	if lost := i.giveBackNow(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
 		return lost

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/taskrun"
 )
 
 // KeyFunc returns the business keys of a task: the names of things that no other task may work on at the same time. If
@@ -77,7 +77,7 @@ func FixedKey(keys ...string) KeyFunc {
 }
 
 // keysOf returns the keys of a task, or a [KeyError].
-func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklimits.Limits) ([]string, error) {
+func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits taskrun.Limits) ([]string, error) {
 	keys, err := find(ctx, task)
 	if err == nil {
 		keys, err = limits.Check(keys)

@@ -14,10 +14,10 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/stack"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -97,16 +97,16 @@ func (o Options) Validate() error {
 				"make the middleware with package attach or worker, or let the strategy end in FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
-	if o.TTL >= tasklimits.MaxTTL {
+	if o.TTL >= taskrun.MaxTTL {
 		errs = append(errs,
 			fmt.Errorf("middleware: TTL is %v: it must be below %v, because asynq brings back the task of a crashed worker "+
-				"after 55 to 120 s: lower it; a lease renews itself as long as the handler runs", o.TTL, tasklimits.MaxTTL))
+				"after 55 to 120 s: lower it; a lease renews itself as long as the handler runs", o.TTL, taskrun.MaxTTL))
 	}
 	return errors.Join(errs...)
 }
 
 // engine returns what parks and wakes tasks; nil if there is no Queue.
-func (o Options) engine() *parking.Engine { return (*parking.Engine)(o.Queue) }
+func (o Options) engine() *line.Engine { return (*line.Engine)(o.Queue) }
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {
@@ -135,12 +135,12 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l := &lock{
 		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		limits: tasklimits.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
+		limits: taskrun.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
-	l.backend = lockhook.Backend(opts.Locker)
+	l.backend = leasing.Backend(opts.Locker)
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
-		l.notifyFor = tasklimits.NotifyFor
+		l.notifyFor = taskrun.NotifyFor
 	}
 	if l.SlotBudget == nil {
 		l.SlotBudget = &SlotBudget{Waiting: max(runtime.NumCPU()/2, 1)}
@@ -158,7 +158,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
 			task *asynq.Task,
 		) error {
-			stack.Grow()
+			pipeline.GrowStack()
 			return l.process(ctx, task, next)
 		}))
 	}, nil
@@ -173,7 +173,7 @@ type lock struct {
 	toQueue   string          // the queue in which tasks wait; "" for their own queue
 	opts      locking.Options
 	notifyFor time.Duration // how long a refused attempt subscribes to the release
-	limits    tasklimits.Limits
+	limits    taskrun.Limits
 	order     Order
 	maxAge    time.Duration // the limit on age; 0 for none
 	warned    sync.Map      // task types for which warnOfMaxHold has logged

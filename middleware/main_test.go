@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // The tests on real servers mostly wait: for timers of asynq, and for servers that are away. On few cores more of them

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/observe"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -130,7 +130,7 @@ func tell(ctx context.Context, observer Observer, log *slog.Logger, e *Event) {
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
+	taskrun.CallObserver(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
 }
 
 // known returns a holder, or nil if nothing is known about it.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -35,7 +35,7 @@ func (o Order) String() string {
 	return [...]string{"best effort", "FIFO", "strict FIFO"}[o]
 }
 
-// recorded returns the order in the words of the scripts that fetch tasks: see [fused.Wait].
+// recorded returns the order in the words of the scripts that fetch tasks: see [colocated.Wait].
 func (o Order) recorded() string { return [...]string{"", "fifo", "strict"}[o] }
 
 // learns reports whether tasks may come with their locks. The limit on age needs the task's position, which only its run
@@ -57,23 +57,23 @@ type ordering interface {
 	// returns reports whether a task keeps its position after its run has ended with err before it had its keys.
 	returns(err error) bool
 	// place returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves.
-	place(stays bool) fused.Place
-	// wakes returns the Plan of [parking.ReleaseOptions].
+	place(stays bool) colocated.Place
+	// wakes returns the Plan of [line.ReleaseOptions].
 	wakes(stays bool) func(key string) int
 	// leave gives up the position of a task that has ended. It is called before the keys are released, so that the next
 	// holder finds that it is the first.
-	leave(ctx context.Context, lost bool) parking.Front
+	leave(ctx context.Context, lost bool) line.Front
 	// wakeNext wakes the next tasks after a release. left is what leave has returned; leaving is false for a task that
 	// stays.
-	wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool)
+	wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool)
 	// wakeAgain wakes the next task if another one has subscribed to the key of a task that stays.
 	wakeAgain(ctx context.Context)
 	// quit gives up the position of a task that ends without its keys, and wakes the next task.
 	quit(ctx context.Context)
 	// park adds what the order requires to the options of parking; limited says that a limit on waiters ends the wait.
-	park(opts *parking.ParkOptions, limited bool)
+	park(opts *line.ParkOptions, limited bool)
 	// looksAgain reports whether a task that has just been parked may check again whether its key is free.
-	looksAgain(ctx context.Context, key string, t parking.Task) bool
+	looksAgain(ctx context.Context, key string, t line.Task) bool
 	// giveUp releases a key that was locked only to check that it is free, and wakes the next task.
 	giveUp(ctx context.Context, lease *locking.Lease)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -32,7 +32,7 @@ func (r *rig) crash(queue, key string, works bool) delayqueue.Task {
 		return nil
 	})
 	if err == nil {
-		_, err = (*parking.Engine)(r.queue).Join(r.Context(), parking.Task(task), key, parking.JoinOptions{Begins: true, Works: works})
+		_, err = (*line.Engine)(r.queue).Join(r.Context(), line.Task(task), key, line.JoinOptions{Begins: true, Works: works})
 	}
 	if err != nil {
 		r.Fatal(err)
@@ -127,7 +127,7 @@ func TestAReleaseBringsBackADeadWorkersTask(t *testing.T) {
 				s.sees(r, soon, 1)
 				r.queued("order:1", 2, 1, asynq.Queue("other"))
 				dead := r.crash("other", "order:1", false)
-				<-time.After(30*time.Second + 2*parking.LostAfter)
+				<-time.After(30*time.Second + 2*line.LostAfter)
 				r.queued("order:1", 3, 1)
 				r.events.await(r, 1, parked)
 				close(end)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -21,7 +21,7 @@ func TestATaskLeavesASequenceThatItsHandlerIgnores(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		if _, err := (*parking.Engine)(r.queue).EnqueueInOrder(t.Context(), "order:1", "test", []byte(`{"key":"order:1"}`), nil); err != nil {
+		if _, err := (*line.Engine)(r.queue).EnqueueInOrder(t.Context(), "order:1", "test", []byte(`{"key":"order:1"}`), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

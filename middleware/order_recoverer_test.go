@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -41,7 +41,7 @@ func (slowRecoverer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 func TestALostTaskOfTheRecovererIsNotBroughtBack(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second
-	for _, ago := range []time.Duration{26 * time.Second, parking.LeftAfter - time.Second, parking.LeftAfter, 29 * time.Second, 30 * time.Second, 31 * time.Second} {
+	for _, ago := range []time.Duration{26 * time.Second, line.LeftAfter - time.Second, line.LeftAfter, 29 * time.Second, 30 * time.Second, 31 * time.Second} {
 		for _, retries := range []int{0, 3} {
 			t.Run(fmt.Sprint(ago, ", ", retries, " retries"), func(t *testing.T) {
 				t.Parallel()

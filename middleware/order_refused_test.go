@@ -13,8 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // refusing refuses every command for a sequence of tasks for as long as it is on.
@@ -87,9 +87,9 @@ func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 					if !lease.ShouldNotify() {
 						return
 					}
-					left, err := (*parking.Engine)(outside.queue).Front(context.Background(), queue)
+					left, err := (*line.Engine)(outside.queue).Front(context.Background(), queue)
 					if err == nil && len(left.Next) > 0 {
-						_, err = (*parking.Engine)(outside.queue).WakeTask(context.Background(), queue, left.Next[0])
+						_, err = (*line.Engine)(outside.queue).WakeTask(context.Background(), queue, left.Next[0])
 					}
 					if err != nil {
 						t.Error(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -91,7 +91,7 @@ func (r *rig) queued(key string, first, n int, opts ...asynq.Option) {
 			r.Fatal(err)
 		}
 		opts := append([]asynq.Option{asynq.TaskID(fmt.Sprint(key, "-", first+i))}, opts...)
-		if _, err := (*parking.Engine)(r.queue).EnqueueInOrder(r.Context(), key, "test", data, nil, opts...); err != nil {
+		if _, err := (*line.Engine)(r.queue).EnqueueInOrder(r.Context(), key, "test", data, nil, opts...); err != nil {
 			r.Fatal(err)
 		}
 	}

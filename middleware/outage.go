@@ -6,7 +6,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 )
 
 const (
@@ -35,7 +35,7 @@ func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
 		r.Logger.WarnContext(ctx, "Redis cannot be reached or refuses commands; the task waits in its slot", "task", r.id.String(), "error",
-			redact.Error(cause))
+			logsafe.Error(cause))
 		r.observe(ctx, &Event{Kind: Unavailable, Err: cause})
 	}
 	left := o.patienceEnds(ctx).Sub(now)

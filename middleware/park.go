@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -39,13 +39,13 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	r.active.Outdated(ctx, r.keys)
-	r.active.Park(held.Key, r.parkOptions(d, held), func(p parking.Parked) { r.parked(ctx, held, d, p) })
+	r.active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) { r.parked(ctx, held, d, p) })
 	return conflict
 }
 
 // parkOptions returns how the task waits.
-func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptions {
-	opts := parking.ParkOptions{
+func (r *run) parkOptions(d Decision, held *locking.HeldError) line.ParkOptions {
+	opts := line.ParkOptions{
 		Also: r.also, Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
@@ -53,7 +53,7 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptio
 	if r.RedisKeys != nil {
 		for _, key := range append([]string{held.Key}, r.also...) {
 			lock, mark := r.RedisKeys(key)
-			opts.Locks = append(opts.Locks, parking.RedisKeys{Lock: lock, Notify: mark})
+			opts.Locks = append(opts.Locks, line.RedisKeys{Lock: lock, Notify: mark})
 		}
 	}
 	return opts
@@ -61,7 +61,7 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptio
 
 // parked notes that the task has been parked. If parking did not include a look whether a key was released in the
 // meantime, parked asks the locker.
-func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
+func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p line.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.noteParked(ctx, held, d, p)
@@ -73,7 +73,7 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 }
 
 // noteParked notes how many tasks wait, and reports that the task was parked.
-func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
+func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decision, p line.Parked) {
 	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
 	r.observe(ctx, &Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
@@ -83,7 +83,7 @@ func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decisio
 
 // lookAgain checks whether a key was released before the task was among its waiters. If it was, lookAgain releases it
 // again at once, which wakes the next task.
-func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
+func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	if !r.ordering.looksAgain(looking, key, p.Task) {

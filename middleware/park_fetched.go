@@ -8,14 +8,14 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
 // ParkFetched parks a task that was refused when it was fetched, without running it, if its run would do no more than
 // that after its first attempt: it may not wait in a slot, and has no limits.
-func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
+func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	requeue, ok := l.parksFetched()
 	if !ok || l.order != BestEffort { // in order, its run finds out how many stand before it
 		return false
@@ -36,7 +36,7 @@ func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 	}
 	r.SlotBudget.came(true)
 	ctx := context.Background()
-	active.Park(held.Key, r.parkOptions(d, held), func(p parking.Parked) {
+	active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) {
 		r.observeTimer(ctx)
 		r.observeRefusal(ctx, held)
 		r.parked(ctx, held, d, p)
@@ -51,7 +51,7 @@ func (l *lock) parksFetched() (requeue Requeue, ok bool) {
 }
 
 // fetched returns what stands for the run of a task that was refused when it was fetched.
-func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
+func (l *lock) fetched(active *line.Run, f line.Refused) *run {
 	r := &run{
 		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
 		left: f.Left, firstAt: time.Now(), refusals: 1,
@@ -62,8 +62,8 @@ func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
 
 // Wait lets the script that fetches a refused task park it behind another task that is parked on the key. The first one
 // is left to [lock.ParkFetched], which may leave it to its run, to be on standby. In order, all of them are parked there.
-func (l *lock) Wait() fused.Wait {
-	wait := fused.Wait{Order: l.order.recorded()}
+func (l *lock) Wait() colocated.Wait {
+	wait := colocated.Wait{Order: l.order.recorded()}
 	requeue, ok := l.parksFetched()
 	if !ok {
 		return wait
@@ -79,7 +79,7 @@ func (l *lock) Wait() fused.Wait {
 }
 
 // Parked notes tasks that were parked in this way.
-func (l *lock) Parked(f parking.Refused, places []parking.Parked) {
+func (l *lock) Parked(f line.Refused, places []line.Parked) {
 	held, ok := errors.AsType[*locking.HeldError](f.Held)
 	if !ok {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
@@ -31,11 +31,11 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	defer queue.Close()
 	budget := &SlotBudget{Waiting: 4, Slots: 8}
 	opts := Options{Locker: locker, Queue: queue, SlotBudget: budget, Logger: slog.New(slog.DiscardHandler)}
-	r := &run{lock: &lock{Options: opts, notifyFor: tasklimits.NotifyFor}, task: asynq.NewTask("test", nil), id: parking.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
+	r := &run{lock: &lock{Options: opts, notifyFor: taskrun.NotifyFor}, task: asynq.NewTask("test", nil), id: line.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
 	r.ordering = bestEffort{r}
 	for range 5 {
 		budget.standby.Parked("k", 3, 1)
-		r.lookAgain(t.Context(), "k", parking.Parked{Task: r.id, Timer: time.Second})
+		r.lookAgain(t.Context(), "k", line.Parked{Task: r.id, Timer: time.Second})
 	}
 	budget.standby.Parked("k", 3, 1)
 	if n := budget.standby.Released("k", standby.Release{Notify: true}, func() bool { return true }); n != 2 {
@@ -48,18 +48,18 @@ func TestAFetchParksBehindAnotherTask(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		strategy Strategy
-		want     fused.Wait
+		want     colocated.Wait
 	}{
-		{Requeue{}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
-		{Requeue{Standby: 9}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
-		{Requeue{Standby: -1}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
-		{Requeue{Delay: time.Minute}, fused.Wait{Behind: 1, After: time.Minute, Most: time.Minute}},
-		{Requeue{Order: FIFO}, fused.Wait{After: time.Second, Most: 55 * time.Second, Order: "fifo"}},
-		{Requeue{Order: StrictFIFO, Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{Order: "strict"}},
-		{Requeue{Queue: "siding"}, fused.Wait{}},
-		{Requeue{Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{}},
-		{Wait{}.Then(Requeue{}), fused.Wait{}},
-		{FailFast{}, fused.Wait{}},
+		{Requeue{}, colocated.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Standby: 9}, colocated.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Standby: -1}, colocated.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Delay: time.Minute}, colocated.Wait{Behind: 1, After: time.Minute, Most: time.Minute}},
+		{Requeue{Order: FIFO}, colocated.Wait{After: time.Second, Most: 55 * time.Second, Order: "fifo"}},
+		{Requeue{Order: StrictFIFO, Limits: delayqueue.Limits{Conflicts: 100}}, colocated.Wait{Order: "strict"}},
+		{Requeue{Queue: "siding"}, colocated.Wait{}},
+		{Requeue{Limits: delayqueue.Limits{Conflicts: 100}}, colocated.Wait{}},
+		{Wait{}.Then(Requeue{}), colocated.Wait{}},
+		{FailFast{}, colocated.Wait{}},
 	} {
 		l := &lock{Options: Options{Strategy: tt.strategy}}
 		if requeue, ok := RequeueOf(tt.strategy); ok {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -23,14 +23,14 @@ func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 			r := newRig(t, redistest.Start(t).Client(t))
 			r.hold("order:1")
 			first := r.enqueue(payload{Key: "order:1"}, asynq.Queue("elsewhere"))
-			if _, err := (*parking.Engine)(r.queue).Join(t.Context(), parking.Task(first), "order:1", parking.JoinOptions{}); err != nil {
+			if _, err := (*line.Engine)(r.queue).Join(t.Context(), line.Task(first), "order:1", line.JoinOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
 			opts.RedisKeys = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {
-					if _, err := (*parking.Engine)(r.queue).Remove(ctx, parking.Task(first), "order:1"); err != nil {
+					if _, err := (*line.Engine)(r.queue).Remove(ctx, line.Task(first), "order:1"); err != nil {
 						t.Error(err)
 					}
 				}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,15 +20,15 @@ const wakeTimeout = 5 * time.Second
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	if ctx.Err() == nil && r.active.Release(lease, parking.ReleaseOptions{
+	if ctx.Err() == nil && r.active.Release(lease, line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
 		Place: r.ordering.place(stays), Plan: r.ordering.wakes(stays),
-		Done: func(woken map[string]parking.Woken, o fused.Outcome, lost error) {
+		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
 			r.plan.woken = woken
 			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok && !o.Foreign {
 				r.passed = loss.Keys
 			}
-			var left parking.Front
+			var left line.Front
 			if !o.Scripted && !stays {
 				left = r.ordering.leave(after, lost != nil)
 			}
@@ -80,7 +80,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	if errors.Is(lost, locking.ErrReleased) { // handed off
 		lost = nil
 	}
-	var left parking.Front
+	var left line.Front
 	if leaving {
 		left = r.ordering.leave(ctx, lost != nil)
 	}
@@ -106,7 +106,7 @@ func lossOf(released error) error {
 }
 
 // wakeNext wakes the next tasks after a release with the given error.
-func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool, released error) {
+func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool, released error) {
 	if released != nil && !errors.Is(released, locking.ErrLost) {
 		r.warnOfKept(ctx, lease, released)
 	}
@@ -118,5 +118,5 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left parking.F
 // warnOfKept logs that keys could not be released.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
-		"task", r.id.String(), "keys", redact.Keys(lease.Keys()), "error", redact.Error(err))
+		"task", r.id.String(), "keys", logsafe.Keys(lease.Keys()), "error", logsafe.Error(err))
 }

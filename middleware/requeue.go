@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/durations"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
@@ -28,7 +28,7 @@ const (
 	// the task's timeout, which is meant for its handler.
 	standbyShare = 100
 	// maxFallback is the largest default Delay, and the default for a holder whose lease has no known end.
-	maxFallback = tasklimits.MaxTTL
+	maxFallback = taskrun.MaxTTL
 )
 
 // Requeue parks a task in conflict and frees its worker slot. A conflict is not a failure: it uses up no retry, even on
@@ -118,7 +118,7 @@ func standbyFor(c Conflict) time.Duration {
 
 // Validate returns an error that lists all problems with the strategy, or nil.
 func (r Requeue) Validate() error {
-	errs := []error{durations.Check("middleware: Requeue.Delay", r.Delay, durations.Least)}
+	errs := []error{leasing.CheckDuration("middleware: Requeue.Delay", r.Delay, leasing.LeastDuration)}
 	if r.Order < BestEffort || r.Order > StrictFIFO {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Order is %d: use BestEffort, FIFO or StrictFIFO", r.Order))
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/itemrun"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,8 +20,8 @@ import (
 type run struct {
 	*lock
 	task     *asynq.Task
-	id       parking.Task
-	active   *parking.Run // nil if the task cannot be parked
+	id       line.Task
+	active   *line.Run // nil if the task cannot be parked
 	ordering ordering
 	keys     []string
 	also     []string // further keys of its items for which it is parked
@@ -55,7 +55,7 @@ type run struct {
 
 // begin returns a new run of the task that asynq has put into the context.
 func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
-	id, err := parking.TaskOf(ctx)
+	id, err := line.TaskOf(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 // prepare finds the keys of the task and checks whether it may run with them.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
-	if items, ok := errors.AsType[*itemrun.ItemsError](err); ok {
+	if items, ok := errors.AsType[*taskrun.ItemsError](err); ok {
 		if err = r.useItems(items); err != nil {
 			err = &KeyError{Type: r.task.Type(), Err: err}
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -84,20 +84,20 @@ func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldEr
 
 // holdsUp reports whether the first task of a sequence has failed and may no longer hold up the others, because of
 // their limit on age.
-func holdsUp(t parking.Position, maxAge time.Duration) bool {
+func holdsUp(t line.Position, maxAge time.Duration) bool {
 	return maxAge > 0 && t.Ahead > 0 && t.FirstFailed && time.Since(t.FirstAt) > maxAge/2
 }
 
 // join adds the task to the sequence, at its former position if it had one.
-func (r *sequence) join(ctx context.Context) (parking.Position, error) {
+func (r *sequence) join(ctx context.Context) (line.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	return r.engine().Join(ctx, r.id, r.keys[0],
-		parking.JoinOptions{At: r.at, Strict: r.order == StrictFIFO, Begins: !r.joined, Works: true})
+		line.JoinOptions{At: r.at, Strict: r.order == StrictFIFO, Begins: !r.joined, Works: true})
 }
 
 // notYet returns the refusal of a task that is not the first of its sequence, and nil for the first.
-func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
+func notYet(key string, t line.Position, now time.Time) *locking.HeldError {
 	if t.Ahead == 0 {
 		return nil
 	}
@@ -111,8 +111,8 @@ func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 	case t.FirstLost: // it could not be brought back just now
 		h.Remaining = recovererDelay
 	case t.FirstLease.IsZero():
-	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // until then its run may still be going on
-		h.Remaining = max(t.FirstLease.Add(parking.LostAfter).Sub(now), 0)
+	case now.Before(t.FirstLease.Add(line.LeftAfter)): // until then its run may still be going on
+		h.Remaining = max(t.FirstLease.Add(line.LostAfter).Sub(now), 0)
 	default:
 		h.Remaining = recovererDelay
 	}
@@ -132,11 +132,11 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.at) < r.maxAge/2)
 }
 
-func (r *sequence) place(stays bool) fused.Place {
+func (r *sequence) place(stays bool) colocated.Place {
 	if stays {
-		return fused.Stays
+		return colocated.Stays
 	}
-	return fused.Leaves
+	return colocated.Leaves
 }
 
 func (*sequence) wakes(stays bool) func(string) int {
@@ -150,7 +150,7 @@ func (*sequence) wakes(stays bool) func(string) int {
 
 func (r *sequence) returns(err error) bool { return r.comesBack(err) && !r.active.Overdue() }
 
-func (r *sequence) leave(ctx context.Context, lost bool) parking.Front {
+func (r *sequence) leave(ctx context.Context, lost bool) line.Front {
 	left := r.remove(ctx, r.id, r.keys[0])
 	if left.Lost && !lost {
 		_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
@@ -158,15 +158,15 @@ func (r *sequence) leave(ctx context.Context, lost bool) parking.Front {
 	return left
 }
 
-func (r *sequence) park(opts *parking.ParkOptions, limited bool) {
+func (r *sequence) park(opts *line.ParkOptions, limited bool) {
 	opts.InOrder, opts.Ahead = true, max(r.before-1, 0) // the first of the sequence waits for no other task
 	if !limited {
 		opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has a position in the sequence, and must be found there
 	}
 }
 
-func (r *sequence) looksAgain(ctx context.Context, key string, t parking.Task) bool {
-	pos, err := r.engine().Join(ctx, t, key, parking.JoinOptions{At: r.at, Strict: r.order == StrictFIFO})
+func (r *sequence) looksAgain(ctx context.Context, key string, t line.Task) bool {
+	pos, err := r.engine().Join(ctx, t, key, line.JoinOptions{At: r.at, Strict: r.order == StrictFIFO})
 	return err == nil && pos.Ahead == 0
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -103,7 +103,7 @@ func (l *scene) add(t delayqueue.Task) {
 
 // handle is the handler of all tasks.
 func (l *scene) handle(ctx context.Context, _ *asynq.Task) error {
-	id, err := parking.TaskOf(ctx)
+	id, err := line.TaskOf(ctx)
 	task := delayqueue.Task(id)
 	if err != nil {
 		return err

@@ -5,12 +5,12 @@ import (
 	"errors"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 )
 
-func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool) {
+func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool) {
 	if !leaving {
 		r.watch(ctx) // others may have been parked behind it
 		return
@@ -40,7 +40,7 @@ func (r *sequence) watch(ctx context.Context) {
 	defer cancel()
 	if err := r.engine().Watch(ctx, r.keys[0]); err != nil {
 		r.Logger.WarnContext(ctx, "the head of a sequence is not watched; if it is deleted, timers bring back the tasks behind it",
-			"error", redact.Error(err))
+			"error", logsafe.Error(err))
 	}
 }
 
@@ -58,17 +58,17 @@ func (r *sequence) quit(ctx context.Context) {
 
 // wakeFirst wakes the first task of the sequence if it is parked. If there is no sequence, it wakes the next waiter, which
 // its producer has parked.
-func (r *sequence) wakeFirst(ctx context.Context) parking.Woken {
-	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
-		return r.engine().WakeNext(ctx, r.keys[0], parking.WakeOptions{})
+func (r *sequence) wakeFirst(ctx context.Context) line.Woken {
+	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (line.Woken, error) {
+		return r.engine().WakeNext(ctx, r.keys[0], line.WakeOptions{})
 	})
 	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
 	return woken
 }
 
 // wakeTask wakes a task of the run's key for a cause, if it is parked.
-func (r *sequence) wakeTask(ctx context.Context, t parking.Task, cause WakeCause) {
-	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
+func (r *sequence) wakeTask(ctx context.Context, t line.Task, cause WakeCause) {
+	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (line.Woken, error) {
 		return r.engine().WakeTask(ctx, r.keys[0], t)
 	})
 	for _, t := range woken.Tasks {
@@ -80,7 +80,7 @@ func (r *sequence) wakeTask(ctx context.Context, t parking.Task, cause WakeCause
 // asynq does so. The old run must have ended, and only the lock shows that: if the lock is held, bringBack returns the
 // holder.
 func (r *sequence) bringBack(
-	ctx context.Context, t parking.Task, begun, locked bool,
+	ctx context.Context, t line.Task, begun, locked bool,
 ) (back bool, held *locking.HeldError) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -99,7 +99,7 @@ func (r *sequence) bringBack(
 	if err != nil {
 		r.Logger.WarnContext(ctx,
 			"a task whose worker has died could not be brought back; asynq does so in a minute or two",
-			"task", t.String(), "error", redact.Error(err))
+			"task", t.String(), "error", logsafe.Error(err))
 	}
 	return back, nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/itemrun"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
 )
 
 // ServerConfig returns a copy of cfg for a server with [Lock]. attach.Attached.Config and package worker include it. A
@@ -42,10 +42,10 @@ func retryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 	return func(n int, err error, task *asynq.Task) time.Duration {
 		if delay, ok := waits(err); ok {
-			return parking.WholeSeconds(time.Now(), delay)
+			return line.WholeSeconds(time.Now(), delay)
 		}
-		if delayed, ok := errors.AsType[*itemrun.DelayedError](err); ok {
-			return parking.WholeSeconds(time.Now(), delayed.Delay)
+		if delayed, ok := errors.AsType[*taskrun.DelayedError](err); ok {
+			return line.WholeSeconds(time.Now(), delayed.Delay)
 		}
 		return next(n, err, task)
 	}
@@ -68,10 +68,10 @@ func waits(err error) (time.Duration, bool) {
 	if unavailable, ok := errors.AsType[*unavailableError](err); ok {
 		return unavailable.delay, true
 	}
-	if parked, ok := errors.AsType[*parking.WaitError](err); ok {
+	if parked, ok := errors.AsType[*line.WaitError](err); ok {
 		return parked.RetryAfter, true
 	}
-	if paused, ok := errors.AsType[*itemrun.PausedError](err); ok {
+	if paused, ok := errors.AsType[*taskrun.PausedError](err); ok {
 		return paused.Delay, true
 	}
 	return 0, false

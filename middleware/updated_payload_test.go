@@ -11,8 +11,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/parking/parkingtest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/linetest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -25,7 +25,7 @@ func TestATaskWaitsForAnOutdatedKeyOnce(t *testing.T) {
 			return nil
 		},
 		"still held": func(r *rig, held *locking.Lease, task delayqueue.Task) *locking.Lease { // by an operator
-			if _, err := (*parking.Engine)(r.queue).WakeTask(r.Context(), "order:old", parking.Task(task)); err != nil {
+			if _, err := (*line.Engine)(r.queue).WakeTask(r.Context(), "order:old", line.Task(task)); err != nil {
 				r.Fatal(err)
 			}
 			return held
@@ -66,11 +66,11 @@ func waitForAnOutdatedKey(r *rig, wake func(*rig, *locking.Lease, delayqueue.Tas
 		r.Fatal(err)
 	}
 	waits := func(key string) bool {
-		return slices.Equal(parkingtest.Waiting(r.T, r.client, key), []string{task.ID})
+		return slices.Equal(linetest.Waiting(r.T, r.client, key), []string{task.ID})
 	}
-	parkingtest.Until(r.T, "it waits for the recorded key", func() bool { return waits("order:old") })
+	linetest.Until(r.T, "it waits for the recorded key", func() bool { return waits("order:old") })
 	if old = wake(r, old, task); old == nil {
-		parkingtest.Until(r.T, "it waits for its own key", func() bool { return waits("order:own") })
+		linetest.Until(r.T, "it waits for its own key", func() bool { return waits("order:own") })
 		r.hold("order:old")
 	}
 	others()

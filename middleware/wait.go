@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/durations"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 const (
@@ -73,7 +73,7 @@ func (w Wait) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"Max": w.Max, "Initial": w.Initial, "Interval": w.Interval, "Margin": w.Margin,
 	} {
-		errs = append(errs, durations.Check("middleware: Wait."+name, d, durations.Least))
+		errs = append(errs, leasing.CheckDuration("middleware: Wait."+name, d, leasing.LeastDuration))
 	}
 	if w.Attempts < 0 {
 		errs = append(errs, fmt.Errorf("middleware: Wait.Attempts is %d: it cannot be negative", w.Attempts))

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -64,7 +64,7 @@ func (r *run) leaveStandby(ctx context.Context, got bool) {
 	key := r.standby
 	r.standby = ""
 	if r.SlotBudget.standby.Leave(key, got) {
-		r.wake(ctx, key, parking.WakeOptions{Most: 1})
+		r.wake(ctx, key, line.WakeOptions{Most: 1})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -159,7 +159,7 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 }
 
 func (w *waiting) handle(ctx context.Context, _ *asynq.Task) error {
-	id, err := parking.TaskOf(ctx)
+	id, err := line.TaskOf(ctx)
 	task := delayqueue.Task(id)
 	if deadline, ok := ctx.Deadline(); ok {
 		w.left = time.Until(deadline)

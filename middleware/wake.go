@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
@@ -15,8 +15,8 @@ import (
 type wakePlan struct {
 	held  time.Duration
 	keys  []plannedWake
-	first [1]plannedWake           // room for one key
-	woken map[string]parking.Woken // for the keys for which it has woken tasks
+	first [1]plannedWake        // room for one key
+	woken map[string]line.Woken // for the keys for which it has woken tasks
 }
 
 // plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.
@@ -40,7 +40,7 @@ func (r *run) planWake(key string) (most int) {
 // wakeWaiters wakes the next tasks of each released key that may have waiters: as many as can run or be on standby, all
 // in one round trip. After an acknowledgement that woke tasks, it wakes the rest.
 func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
-	var wakes []parking.KeyWake
+	var wakes []line.KeyWake
 	wake := func(key string, held time.Duration) {
 		if slices.Contains(r.passed, key) {
 			r.leaveWaiters(ctx, key)
@@ -48,7 +48,7 @@ func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 		}
 		released := standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
 		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
-			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
+			wakes = append(wakes, line.KeyWake{Key: key, WakeOptions: line.WakeOptions{Leaver: r.id, Most: n}})
 		}
 	}
 	if len(r.plan.keys) == 0 {
@@ -94,7 +94,7 @@ func (r *run) settle(ctx context.Context, p plannedWake) (held time.Duration, wo
 
 // observeWoken reports tasks that were woken. The key is free for the first of them, unless a task has it or waits for it
 // in its slot.
-func (r *run) observeWoken(ctx context.Context, key string, tasks []parking.Task, awaited bool) {
+func (r *run) observeWoken(ctx context.Context, key string, tasks []line.Task, awaited bool) {
 	for i, next := range tasks {
 		cause := ByRelease
 		if i > 0 || awaited {
@@ -105,13 +105,13 @@ func (r *run) observeWoken(ctx context.Context, key string, tasks []parking.Task
 }
 
 // wake wakes the next tasks of a key, as many as the options say and at least one.
-func (r *run) wake(ctx context.Context, key string, opts parking.WakeOptions) {
-	r.wakeAll(ctx, []parking.KeyWake{{Key: key, WakeOptions: opts}}, false)
+func (r *run) wake(ctx context.Context, key string, opts line.WakeOptions) {
+	r.wakeAll(ctx, []line.KeyWake{{Key: key, WakeOptions: opts}}, false)
 }
 
 // wakeAll wakes the next tasks of several keys, and retries keys for which that fails. A key is free for the first of
 // its tasks unless it was handed off in this process or a task waits for it in its slot.
-func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOff bool) {
+func (r *run) wakeAll(ctx context.Context, wakes []line.KeyWake, handedOff bool) {
 	_, _ = retry(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
 		for i, woken := range r.engine().WakeAll(ctx, wakes) {

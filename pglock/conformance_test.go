@@ -4,7 +4,7 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/lockingtest"
 	"github.com/railtoken/railtoken/pglock"

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )

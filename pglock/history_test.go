@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/lockhistorytest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/lockhistorytest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )

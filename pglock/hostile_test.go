@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/lockingtest"
 	"github.com/railtoken/railtoken/pglock"

@@ -8,9 +8,9 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/pglock"
 )
 

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )

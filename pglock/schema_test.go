@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )

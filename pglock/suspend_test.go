@@ -9,8 +9,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/childtest"
-	"github.com/railtoken/railtoken/internal/suspendtest"
+	"github.com/railtoken/railtoken/internal/testing/childtest"
+	"github.com/railtoken/railtoken/internal/testing/suspendtest"
 	"github.com/railtoken/railtoken/pglock"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/locktaskstest"
+	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )

@@ -3,9 +3,9 @@ package pglock_test
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/locktaskstest"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 	"github.com/railtoken/railtoken/pglock"
@@ -60,7 +60,7 @@ func TestAnExpiredLeaseInPostgresKnowsItsSuccessors(t *testing.T) {
 
 func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
 	t.Helper()
-	grant, ok := lockhook.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	grant, ok := leasing.GrantsOf(lease)[0].(backend.UntouchedGrant)
 	if !ok {
 		t.Fatal("the grant cannot tell")
 	}

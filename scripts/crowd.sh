@@ -7,5 +7,5 @@ source "$(dirname "$0")/lib.sh"
 
 have redis-server || scripts/test-deps.sh
 export REDISTEST_REQUIRE=1
-go test -count=1 -v -timeout 60m -run '^TestACrowdOnOneHeldKey' ./internal/e2e -crowd "${CROWD:-100000}"
-exec go test -count=1 -run '^$' -bench '^BenchmarkPark$' ./internal/parking
+go test -count=1 -v -timeout 60m -run '^TestACrowdOnOneHeldKey' ./internal/verify/e2e -crowd "${CROWD:-100000}"
+exec go test -count=1 -run '^$' -bench '^BenchmarkPark$' ./internal/line

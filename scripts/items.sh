@@ -10,7 +10,7 @@ source "$(dirname "$0")/lib.sh"
 have redis-server || scripts/test-deps.sh
 export REDISTEST_REQUIRE=1
 for mark in mark none; do
-  go test -count=1 -v -timeout 30m -run "^TestASoakOfItemsLeavesTheStockExact/^$mark\$" ./internal/e2e \
+  go test -count=1 -v -timeout 30m -run "^TestASoakOfItemsLeavesTheStockExact/^$mark\$" ./internal/verify/e2e \
     -items-runs "${RUNS:-1500}" -items-audits "${AUDITS:-7500}" -items-workers 4 -items-kills 5 -items-every 2s -items-control
 done
 go test -count=1 -v -timeout 30m ./items -exact -pairs "${PAIRS:-1000}" -rapid.checks "${PAIRS:-1000}"

@@ -14,5 +14,5 @@ source "$(dirname "$0")/lib.sh"
 
 have redis-server || scripts/test-deps.sh
 export REDISTEST_REQUIRE=1
-exec go test -count=1 -v -timeout 30m -run "^TestASoakOfKilledWorkers/^(${MODES:-killed})\$" ./internal/e2e \
+exec go test -count=1 -v -timeout 30m -run "^TestASoakOfKilledWorkers/^(${MODES:-killed})\$" ./internal/verify/e2e \
   -tasks "${TASKS:-100000}" -keys "${KEYS:-1000}" -kills "${KILLS:-60s}" -every "${EVERY:-2s}" -seed "${SEED:-1}" -wait

@@ -61,6 +61,6 @@ GO
 } >"$overlay/overlay.json"
 
 if (($# == 0)); then
-  set -- ./locking ./pglock ./etcdlock ./internal/asynqconn/intake
+  set -- ./locking ./pglock ./etcdlock ./internal/broker/intake
 fi
 REDISTEST_REQUIRE=1 go test -tags suspend -overlay "$overlay/overlay.json" -vet=off -count=1 -timeout 10m -run 'Suspended' "$@"

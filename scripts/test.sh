@@ -10,7 +10,7 @@ scripts/test-deps.sh
 find_packages "$@"
 export REDISTEST_REQUIRE=1
 # The packages that take longest begin first, so that they are not what is waited for at the end.
-(($# > 0)) || packages=(./locking ./middleware ./internal/parking "${packages[@]}")
+(($# > 0)) || packages=(./locking ./middleware ./internal/line "${packages[@]}")
 # Tests wait for servers and clocks more than they compute.
 parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
 if [[ ${RACE:-} ]]; then

@@ -13,7 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // Client enqueues tasks. It is safe for concurrent use.
@@ -129,7 +129,7 @@ func whole(opts []asynq.Option) []asynq.Option {
 // no timeout, and a delayed task would run too early.
 func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
-		return asynq.ProcessAt(now.Add(parking.WholeSeconds(now, at.Sub(now))))
+		return asynq.ProcessAt(now.Add(line.WholeSeconds(now, at.Sub(now))))
 	}
 	d, ok := opt.Value().(time.Duration)
 	if !ok || d <= 0 {
@@ -137,7 +137,7 @@ func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	}
 	switch opt.Type() {
 	case asynq.ProcessInOpt:
-		return asynq.ProcessIn(parking.WholeSeconds(now, d))
+		return asynq.ProcessIn(line.WholeSeconds(now, d))
 	case asynq.TimeoutOpt:
 		return asynq.Timeout(roundUp(d))
 	case asynq.RetentionOpt:

@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/durations"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -138,7 +138,7 @@ func (c Config) Validate() error {
 		{"DelayedTaskCheckInterval", c.DelayedTaskCheckInterval},
 		{"ShutdownTimeout", c.ShutdownTimeout},
 	} {
-		errs = append(errs, durations.Check("worker: "+d.name, d.value, durations.Least))
+		errs = append(errs, leasing.CheckDuration("worker: "+d.name, d.value, leasing.LeastDuration))
 	}
 	if c.MaxKeySize < 0 {
 		fault("MaxKeySize is %d: it cannot be negative", c.MaxKeySize)
@@ -149,9 +149,9 @@ func (c Config) Validate() error {
 	if c.MaxKeys < 0 {
 		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)
 	}
-	if c.LockTTL >= tasklimits.MaxTTL {
+	if c.LockTTL >= taskrun.MaxTTL {
 		fault("LockTTL is %v: it must be below %v, because asynq brings back the task of a crashed worker after 55 to 120 s",
-			c.LockTTL, tasklimits.MaxTTL)
+			c.LockTTL, taskrun.MaxTTL)
 	}
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )

@@ -16,9 +16,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/tasklocker"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/taskrun"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // patience bounds every wait for an event in real time.
@@ -67,7 +67,7 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
-	if w.locker, err = tasklocker.OnClient(w.lockConn, cfg.MaxHold, cfg.AllowEviction); err != nil {
+	if w.locker, err = taskrun.OnClient(w.lockConn, cfg.MaxHold, cfg.AllowEviction); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.attach(); err != nil {
@@ -164,6 +164,6 @@ func isFetch(cmd redis.Cmder) bool {
 	for _, key := range args[3 : 3+n] {
 		keys = append(keys, fmt.Sprint(key))
 	}
-	kind, _ := asynqconn.KindOf("", keys)
-	return kind == asynqconn.Fetch
+	kind, _ := broker.KindOf("", keys)
+	return kind == broker.Fetch
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/middleware"
 )
 

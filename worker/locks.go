@@ -5,14 +5,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/tasklocker"
+	"github.com/railtoken/railtoken/internal/taskrun"
 )
 
 // openLocks makes the Locker. It has connections of its own, so that asynq's commands do not delay a renewal. They give
 // up quickly on a server that cannot be reached, because each caller tries again or goes on without that server.
 func (w *Worker) openLocks() (err error) {
 	if w.cfg.Locker != nil {
-		w.locker = tasklocker.On(w.cfg.Locker)
+		w.locker = taskrun.On(w.cfg.Locker)
 		return nil
 	}
 	at := w.lockAt()
@@ -24,13 +24,13 @@ func (w *Worker) openLocks() (err error) {
 				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
 			}))
 		}
-		w.locker, err = tasklocker.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
+		w.locker, err = taskrun.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
 		return err
 	}
 	w.lockConn = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
-	w.locker, err = tasklocker.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction)
+	w.locker, err = taskrun.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction)
 	if !w.cfg.LockRedis.isZero() {
 		w.locker.RedisKeys = nil // another Redis than that of the tasks
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -51,7 +51,7 @@ func TestATaskWithoutAKeyHoldsUpNoOtherInOrder(t *testing.T) {
 				t.Cleanup(func() { _ = producer.Close() })
 				enqueue := func(kind, payload, queue string) {
 					t.Helper()
-					if _, err := (*parking.Engine)(producer).EnqueueInOrder(t.Context(), "order:1", kind, []byte(payload), nil, asynq.Queue(queue), asynq.MaxRetry(3)); err != nil {
+					if _, err := (*line.Engine)(producer).EnqueueInOrder(t.Context(), "order:1", kind, []byte(payload), nil, asynq.Queue(queue), asynq.MaxRetry(3)); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqtest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestAWorkerFetchesAgainWithinASecondOfAnOutage(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

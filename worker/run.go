@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly shutdown, and an error
@@ -99,7 +99,7 @@ func (w *Worker) end() error {
 // close closes what New has created, users before what they use. It is called after asynq's servers have shut down,
 // because asynq panics if their client is closed earlier.
 func (w *Worker) close() error {
-	deadline := time.Now().Add(parking.CloseLimit) // also of what attached closes
+	deadline := time.Now().Add(line.CloseLimit) // also of what attached closes
 	return errors.Join(w.attached.Close(), w.locker.CloseBy(deadline), w.closeClients())
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestAWorkerWithItsLocksElsewhereDoesNotStart(t *testing.T) {

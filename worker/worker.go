@@ -12,8 +12,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklocker"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -24,7 +24,7 @@ type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient   // nil if the locks are on several servers, or not on Redis
-	locker   tasklocker.Locker       // its RedisKeys is set if the locks are on the Redis of the tasks
+	locker   taskrun.Locker          // its RedisKeys is set if the locks are on the Redis of the tasks
 	lockTest []redis.UniversalClient // of several lock servers, for the preflight
 	attached *attach.Attached
 
@@ -98,7 +98,7 @@ func (w *Worker) lock(
 // leave ends the wait of a task that ends before it has tried to lock its keys: it forwards a wake that the task may
 // have received and, unless it stays there, removes the task from the sequence of its key.
 func (w *Worker) leave(ctx context.Context, stays bool) {
-	task, err := parking.TaskOf(ctx)
+	task, err := line.TaskOf(ctx)
 	if err == nil {
 		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), stays)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/asynqtest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -69,7 +69,7 @@ func TestSettingsReachAsynq(t *testing.T) {
 		StrictPriority: true, BaseContext: func() context.Context { return base },
 	})
 	c := w.attached.Config()
-	if c.TaskCheckInterval != asynqconn.CheckInterval || // the pacer makes the real one
+	if c.TaskCheckInterval != broker.CheckInterval || // the pacer makes the real one
 		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
 		!c.StrictPriority || c.BaseContext().Value(payloadKey{}) != 1 || c.Logger == nil {
 		t.Errorf("asynq's configuration is %+v", c)

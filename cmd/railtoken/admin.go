@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 )
 
 // adminOptions are the flags of admin.
@@ -99,7 +99,7 @@ func (a *app) admin(ctx context.Context, o adminOptions) error {
 		}
 	}
 	if a.hash {
-		options.ShowKey = func(key string) string { return redact.Keys([]string{key})[0] }
+		options.ShowKey = func(key string) string { return logsafe.Keys([]string{key})[0] }
 	}
 	page, err := admin.New(options)
 	if err != nil {

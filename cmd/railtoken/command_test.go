@@ -10,7 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -43,7 +43,7 @@ func TestTablesAndJSONAreGolden(t *testing.T) {
 func TestKeysAreShownAsHashesOnDemand(t *testing.T) {
 	key := `order:{1} of "Müller" ` + "\x1b[31m"
 	newSystem(t).work().crowd(key, "second")
-	hash := redact.Keys([]string{key})[0]
+	hash := logsafe.Keys([]string{key})[0]
 	for _, args := range [][]string{
 		{"keys"},
 		{"keys", "--scan"},
@@ -85,7 +85,7 @@ func TestKeysAreShownAsHashesOnDemand(t *testing.T) {
 func TestTheHashOfALockThatNoWorkerReportsIsFound(t *testing.T) {
 	s := newSystem(t)
 	s.client.Set(t.Context(), "railtoken:lock:{order:7}", "another program", time.Minute)
-	out := must(t, exitOK, "look", "--find", redact.Keys([]string{"order:7"})[0])
+	out := must(t, exitOK, "look", "--find", logsafe.Keys([]string{"order:7"})[0])
 	if !strings.Contains(out, "order:7") {
 		t.Errorf("look --find prints %s", out)
 	}
@@ -287,7 +287,7 @@ func TestAJoinedErrorIsShownOnOneLine(t *testing.T) {
 
 func TestOnlyWholeKeysAreHidden(t *testing.T) {
 	t.Parallel()
-	hash := redact.Keys([]string{"a"})[0]
+	hash := logsafe.Keys([]string{"a"})[0]
 	for text, want := range map[string]string{
 		"key a is held":      "key " + hash + " is held",
 		`key "a" has a task`: `key "` + hash + `" has ` + hash + " task",

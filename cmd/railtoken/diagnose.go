@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect/explain"
 	"github.com/railtoken/railtoken/internal/doctor"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -36,7 +36,7 @@ func (a *app) explain(ctx context.Context, arg string) error {
 		return err
 	}
 	if a.hash && e.Key != "" {
-		e.Remedy, e.Why, e.Key = hideIn(e.Remedy, e.Key), hideIn(e.Why, e.Key), redact.Keys([]string{e.Key})[0]
+		e.Remedy, e.Why, e.Key = hideIn(e.Remedy, e.Key), hideIn(e.Why, e.Key), logsafe.Keys([]string{e.Key})[0]
 	}
 	if a.json {
 		err = a.out.json(e)
@@ -160,7 +160,7 @@ func hideKey(f doctor.Finding) doctor.Finding {
 	for _, text := range []*string{&f.Where, &f.What, &f.Cost, &f.Remedy, &f.Command} {
 		*text = hideIn(*text, f.Key)
 	}
-	f.Key = redact.Keys([]string{f.Key})[0]
+	f.Key = logsafe.Keys([]string{f.Key})[0]
 	return f
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/internal/similar"
 )
 
@@ -95,7 +95,7 @@ func (a *app) lookCommand() *cobra.Command {
 func (a *app) find(ctx context.Context, hash string) (string, error) {
 	hash = strings.ToLower(strings.TrimSpace(hash))
 	match := func(rows []*keyRow) (string, bool) {
-		i := slices.IndexFunc(rows, func(r *keyRow) bool { return redact.Keys([]string{r.name})[0] == hash })
+		i := slices.IndexFunc(rows, func(r *keyRow) bool { return logsafe.Keys([]string{r.name})[0] == hash })
 		if i < 0 {
 			return "", false
 		}
@@ -139,7 +139,7 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 		a.printUnused(k, alike)
 		return nil
 	}
-	a.out.printf("key      %s  (hash %s)\n", a.key(key), redact.Keys([]string{key})[0])
+	a.out.printf("key      %s  (hash %s)\n", a.key(key), logsafe.Keys([]string{key})[0])
 	if h := k.Holder; h == nil {
 		a.out.printf("holder   none: the key is free\n")
 	} else {
@@ -237,7 +237,7 @@ func (a *app) printServers(k inspect.KeyState) {
 
 func (a *app) stateJSON(k inspect.KeyState, alike []string) keyJSON {
 	all := keyJSON{
-		jsonKey: a.jsonKey(k.Key), Hash: redact.Keys([]string{k.Key})[0], Waiting: k.Waiting,
+		jsonKey: a.jsonKey(k.Key), Hash: logsafe.Keys([]string{k.Key})[0], Waiting: k.Waiting,
 		Waiters: a.waitersJSON(k.Waiters, false), Sequence: a.waitersJSON(k.Sequence, false),
 	}
 	for _, key := range alike {

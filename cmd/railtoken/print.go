@@ -5,13 +5,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 )
 
 // key returns a key for a table: as it is, in quotes if that would be unreadable, or as its hash.
 func (a *app) key(key string) string {
 	if a.hash {
-		return redact.Keys([]string{key})[0]
+		return logsafe.Keys([]string{key})[0]
 	}
 	return plain(key)
 }
@@ -25,7 +25,7 @@ type jsonKey struct {
 // jsonKey returns a key for JSON.
 func (a *app) jsonKey(key string) jsonKey {
 	if a.hash {
-		return jsonKey{Key: redact.Keys([]string{key})[0]}
+		return jsonKey{Key: logsafe.Keys([]string{key})[0]}
 	}
 	if !utf8.ValidString(key) {
 		return jsonKey{Key: key, Bytes: []byte(key)}

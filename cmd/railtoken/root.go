@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 )
 
 // Exit statuses.
@@ -172,7 +172,7 @@ func hideIn(text, key string) string {
 	quoted := strconv.Quote(key)
 	for _, form := range []string{key, quoted[1 : len(quoted)-1], strings.ReplaceAll(key, "'", `'\''`)} {
 		if form != "" {
-			text = replaceWords(text, form, redact.Keys([]string{key})[0])
+			text = replaceWords(text, form, logsafe.Keys([]string{key})[0])
 		}
 	}
 	return text

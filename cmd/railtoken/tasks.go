@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // taskOf returns the task of an argument: queue/id, or an ID alone, which is looked for in all queues.
@@ -29,7 +29,7 @@ func (a *app) taskOf(ctx context.Context, arg string) (delayqueue.Task, error) {
 	}
 	var found []delayqueue.Task
 	for _, queue := range queues {
-		_, known, err := asynqread.TaskOf(ctx, a.conn.tasks, queue, arg)
+		_, known, err := asynqwire.TaskOf(ctx, a.conn.tasks, queue, arg)
 		if err != nil {
 			return delayqueue.Task{}, fmt.Errorf("look for task %s: %w", arg, err)
 		}

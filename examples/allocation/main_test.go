@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) { leaktest.Verify(m) }

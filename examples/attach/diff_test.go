@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // most is how many lines an app needs to have locks.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/fence"
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 )
 
 var (

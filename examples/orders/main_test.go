@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Verify(m) }

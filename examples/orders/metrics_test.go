@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // Not parallel: the command reads the environment.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/fence"
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 )
 
 // Another user may own what PostgreSQL finds first by its search_path. Here all of it fails when it is used, so each

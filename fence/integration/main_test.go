@@ -3,8 +3,8 @@ package integration
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Verify(dbtest.Stopping(m)) }

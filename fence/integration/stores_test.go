@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/railtoken/railtoken/fence"
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 )
 
 // store is a database, configured in one of the ways that users do.

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -64,7 +64,7 @@ func (p *Page) choiceOf(r *http.Request) (choice, error) {
 func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, error) {
 	name := fmt.Sprintf("archived:%q %q %q", c.Queue, c.Because, c.Key)
 	return read(ctx, &p.reads, name, func(ctx context.Context) ([]archivedTask, error) {
-		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, parking.Task{Queue: c.Queue}.Prefix()+"archived", 0, mostRead-1).Result()
+		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, line.Task{Queue: c.Queue}.Prefix()+"archived", 0, mostRead-1).Result()
 		if err != nil {
 			return nil, fmt.Errorf("list the archived tasks of a queue: %w", err)
 		}
@@ -86,7 +86,7 @@ func (p *Page) describe(ctx context.Context, tasks []archivedTask) ([]archivedTa
 	shown := slices.Clone(tasks)
 	err := p.readFields(ctx, shown, []string{"result", "msg"}, func(t *archivedTask, fields []string) {
 		t.explain([]byte(fields[0]))
-		about := parking.OutlineOf(fields[1])
+		about := line.OutlineOf(fields[1])
 		if t.Type = about.Type; t.Conflict == nil {
 			t.Text = about.LastErr
 		}
@@ -106,7 +106,7 @@ func (p *Page) readFields(ctx context.Context, tasks []archivedTask, names []str
 		replies := make([]*redis.SliceCmd, len(batch))
 		if _, err := p.opts.Tasks.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for i, t := range batch {
-				replies[i] = pipe.HMGet(ctx, parking.Task(t.Task).Hash(), names...)
+				replies[i] = pipe.HMGet(ctx, line.Task(t.Task).Hash(), names...)
 			}
 			return nil
 		}); err != nil {
@@ -138,7 +138,7 @@ func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
 		slices.Sort(queues)
 		counts := make([]queueCount, len(queues))
 		for i, queue := range queues {
-			n, err := p.opts.Tasks.ZCard(ctx, parking.Task{Queue: queue}.Prefix()+"archived").Result()
+			n, err := p.opts.Tasks.ZCard(ctx, line.Task{Queue: queue}.Prefix()+"archived").Result()
 			if err != nil {
 				return nil, fmt.Errorf("count the archived tasks of a queue: %w", err)
 			}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -49,7 +49,7 @@ func (p *Page) authorize(r *http.Request, action string) ([]string, error) {
 func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	fields, err := p.opts.Tasks.HMGet(ctx, parking.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result",
+	fields, err := p.opts.Tasks.HMGet(ctx, line.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result",
 		"railtoken:sequence", "railtoken:also").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of task %s: %w", t, err)
@@ -59,15 +59,15 @@ func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) 
 		text[i], _ = fields[i].(string)
 	}
 	var all []string
-	if key, ok := parking.KeyOf(text[0]); ok {
+	if key, ok := line.KeyOf(text[0]); ok {
 		all = append(all, key)
 	}
-	all = append(all, parking.AlsoOf(text[4])...)
-	if key, ok := parking.SequenceOf(text[3]); ok {
+	all = append(all, line.AlsoOf(text[4])...)
+	if key, ok := line.SequenceOf(text[3]); ok {
 		all = append(all, key)
 	}
 	for encoded := range strings.SplitSeq(text[1], " ") {
-		if key, ok := keys.Decode(encoded); ok && key != "" {
+		if key, ok := rediswire.Decode(encoded); ok && key != "" {
 			all = append(all, key)
 		}
 	}

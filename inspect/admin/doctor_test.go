@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // examined returns the page of an examination that has ended.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // watcher finds what has changed, for as few commands as possible: a page that is told of a change reads the rest.
@@ -72,7 +72,7 @@ func (w *watcher) reported(key string) string {
 // task, and one of the workers after each report.
 func (w *watcher) ofAll(ctx context.Context) string {
 	client := w.page.opts.Tasks
-	parked, err := client.ZRangeWithScores(ctx, parking.ParkedIndex, 0, mostRead-1).Result()
+	parked, err := client.ZRangeWithScores(ctx, line.ParkedIndex, 0, mostRead-1).Result()
 	if err != nil {
 		return "error"
 	}

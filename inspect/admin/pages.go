@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/explain"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 )
 
 const (
@@ -141,7 +141,7 @@ func (p *Page) key(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	d := keyData{KeyState: k, Hash: redact.Keys([]string{key})[0], Floor: p.opts.Floor != nil, Ordered: len(k.Sequence) > 0}
+	d := keyData{KeyState: k, Hash: logsafe.Keys([]string{key})[0], Floor: p.opts.Floor != nil, Ordered: len(k.Sequence) > 0}
 	for _, s := range k.Servers {
 		if s.Err != nil {
 			d.Silent++

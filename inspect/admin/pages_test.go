@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -36,10 +36,10 @@ func TestAKeyShowsItsHolderAndWaiters(t *testing.T) {
 		}
 	}
 	contains(t, "the page of the key", r.get(http.StatusOK, "/key?key=order%3A1"), "Held for", "default/second", "default/third",
-		redact.Keys([]string{"order:1"})[0])
+		logsafe.Keys([]string{"order:1"})[0])
 	contains(t, "the overview", r.get(http.StatusOK, "/"), "order:1", "<b>2</b> tasks wait")
 	contains(t, "the page of a task", r.get(http.StatusOK, "/task?queue=default&task=third"), "behind", "order:1")
-	answer, _ := r.request(http.MethodGet, "/find?q="+redact.Keys([]string{"order:1"})[0], nil, nil)
+	answer, _ := r.request(http.MethodGet, "/find?q="+logsafe.Keys([]string{"order:1"})[0], nil, nil)
 	if next := answer.Header.Get("Location"); next != "/key?key=order%3A1" {
 		t.Errorf("a hash leads to %q", next)
 	}
@@ -91,9 +91,9 @@ func TestHostileKeysAreInert(t *testing.T) {
 
 func TestShownKeysHideTheRealOnes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Actions: true, ShowKey: func(key string) string { return redact.Keys([]string{key})[0] }})
+	r := newRig(t, admin.Options{Actions: true, ShowKey: func(key string) string { return logsafe.Keys([]string{key})[0] }})
 	r.crowd("secret:1").task(middleware.Parked, "limited", "secret:1", "dead")
-	hash := redact.Keys([]string{"secret:1"})[0]
+	hash := logsafe.Keys([]string{"secret:1"})[0]
 	answer, _ := r.request(http.MethodPost, "/find", url.Values{"q": {"secret:1"}}, nil)
 	r.expire(answer.Header.Get("Location"), "dead")
 	r.task(middleware.Parked, "audit", "secret:1", "second")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // The server has no limits of its own, as the program of a user may have none.

@@ -1,7 +1,7 @@
 package admin_test
 
-import "github.com/railtoken/railtoken/internal/parking"
+import "github.com/railtoken/railtoken/internal/line"
 
-func waitersKey(key string) string { return parking.WaitersKey(key) }
+func waitersKey(key string) string { return line.WaitersKey(key) }
 
-func entryOf(queue, id string) string { return parking.Task{Queue: queue, ID: id}.Entry() }
+func entryOf(queue, id string) string { return line.Task{Queue: queue, ID: id}.Entry() }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/internal/similar"
 )
 
@@ -108,7 +108,7 @@ func (p *Page) search(r *http.Request, text string) (hits, error) {
 func (p *Page) keysNamed(ctx context.Context, s *snapshot, text string) ([]keyRow, error) {
 	hash := strings.ToLower(strings.TrimSpace(text))
 	named := func(k keyRow) bool {
-		return k.Key == text || redact.Keys([]string{k.Key})[0] == hash || p.opts.ShowKey != nil && p.opts.ShowKey(k.Key) == hash
+		return k.Key == text || logsafe.Keys([]string{k.Key})[0] == hash || p.opts.ShowKey != nil && p.opts.ShowKey(k.Key) == hash
 	}
 	var found []keyRow
 	for _, k := range s.Keys {
@@ -166,7 +166,7 @@ func (p *Page) tasksNamed(ctx context.Context, text string) ([]delayqueue.Task, 
 	exist := make([]*redis.IntCmd, len(tasks))
 	if _, err = p.opts.Tasks.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, t := range tasks {
-			exist[i] = pipe.Exists(ctx, parking.Task(t).Hash())
+			exist[i] = pipe.Exists(ctx, line.Task(t).Hash())
 		}
 		return nil
 	}); err != nil {

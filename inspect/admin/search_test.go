@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -100,11 +100,11 @@ func TestASearchByTypeReadsFewPayloads(t *testing.T) {
 	park := func(id, kind string, payload int) {
 		message := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), kind)
 		message = protowire.AppendBytes(protowire.AppendTag(message, 2, protowire.BytesType), make([]byte, payload))
-		task, set, now := parking.Task{Queue: "default", ID: id}, parking.WaitersKey("order:1"), time.Now().UnixMicro()
+		task, set, now := line.Task{Queue: "default", ID: id}, line.WaitersKey("order:1"), time.Now().UnixMicro()
 		if _, err := r.client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.HSet(t.Context(), task.Hash(), "state", "retry", "msg", message, "railtoken:waiters", set, "railtoken:first", now, "railtoken:conflicts", 1)
 			p.ZAdd(t.Context(), set, redis.Z{Score: float64(now), Member: task.Entry()})
-			p.ZAdd(t.Context(), parking.ParkedIndex, redis.Z{Score: float64(now), Member: task.Entry()})
+			p.ZAdd(t.Context(), line.ParkedIndex, redis.Z{Score: float64(now), Member: task.Entry()})
 			return nil
 		}); err != nil {
 			t.Fatal(err)

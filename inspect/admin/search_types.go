@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // typeHit is a type of tasks, with the keys that they hold and those for which they wait.
@@ -100,7 +100,7 @@ func (p *Page) waitingTypes(ctx context.Context, waiters []delayqueue.Waiter) (t
 		}
 		return found, askEach(ctx, p.opts.Tasks, tasks, func(pipe redis.Pipeliner, hash string) *redis.StringCmd {
 			return pipe.HGet(ctx, hash, "msg")
-		}, func(t delayqueue.Task, message *redis.StringCmd) { found.of[t] = parking.OutlineOf(message.Val()).Type })
+		}, func(t delayqueue.Task, message *redis.StringCmd) { found.of[t] = line.OutlineOf(message.Val()).Type })
 	})
 }
 
@@ -112,7 +112,7 @@ func askEach[C redis.Cmder](
 		replies := make([]C, len(batch))
 		if _, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for i, t := range batch {
-				replies[i] = send(pipe, parking.Task(t).Hash())
+				replies[i] = send(pipe, line.Task(t).Hash())
 			}
 			return nil
 		}); err != nil && !errors.Is(err, redis.Nil) {

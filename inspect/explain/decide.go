@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // diedAfter is how long asynq's lease on a task must have ended for its worker to count as dead: a heartbeat may be
@@ -129,7 +129,7 @@ func active(f facts) []Cause {
 	switch {
 	case !f.lease.IsZero() && f.now.After(f.lease.Add(diedAfter)):
 		return []Cause{WorkerDied}
-	case asynqread.Silence(f.lease, f.now) > asynqread.SilentAfter:
+	case asynqwire.Silence(f.lease, f.now) > asynqwire.SilentAfter:
 		return []Cause{WorkerSilent}
 	case f.holds:
 		return []Cause{Running}

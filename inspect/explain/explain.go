@@ -14,11 +14,11 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/preflight"
+	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -55,7 +55,7 @@ func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error
 // gather asks for everything, one thing after another: the task may move on meanwhile, so what is asked first is what
 // the rest depends on.
 func (f *facts) gather(ctx context.Context, o Options) error {
-	info, found, err := asynqread.TaskOf(ctx, o.Tasks, f.task.Queue, f.task.ID)
+	info, found, err := asynqwire.TaskOf(ctx, o.Tasks, f.task.Queue, f.task.ID)
 	if err != nil || !found {
 		return err
 	}
@@ -69,7 +69,7 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 			return context.Cause(ctx)
 		}
 	}
-	servers, err := asynqread.Servers(ctx, o.Tasks)
+	servers, err := asynqwire.Servers(ctx, o.Tasks)
 	if err != nil {
 		return err
 	}
@@ -102,10 +102,10 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 }
 
 // read notes what asynq says.
-func (f *facts) read(info asynqread.Task) {
+func (f *facts) read(info asynqwire.Task) {
 	f.state, f.taskType, f.deadline = info.State, info.Type, info.Deadline
 	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.Retry, info.LastErr, info.LastFailedAt
-	if f.lastErr == parking.WaitText {
+	if f.lastErr == line.WaitText {
 		f.lastErr = ""
 	}
 	f.due = info.NextProcessAt
@@ -116,7 +116,7 @@ func (f *facts) read(info asynqread.Task) {
 
 // readRecord reads what is recorded of the task's waiting, and where it is in its queue.
 func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) error {
-	t := parking.Task(f.task)
+	t := line.Task(f.task)
 	var fields *redis.SliceCmd
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
@@ -138,9 +138,9 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
-	if key, ok := parking.KeyOf(text[0]); ok && f.state == "retry" {
-		f.key, f.others = key, parking.AlsoOf(text[7])
-	} else if key, ok := parking.SequenceOf(text[6]); ok && f.delayed() {
+	if key, ok := line.KeyOf(text[0]); ok && f.state == "retry" {
+		f.key, f.others = key, line.AlsoOf(text[7])
+	} else if key, ok := line.SequenceOf(text[6]); ok && f.delayed() {
 		f.key = key
 	}
 	_, _ = fmt.Sscan(text[1], &f.conflicts) // 0 when there is none
@@ -149,7 +149,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 		f.first = time.UnixMicro(us)
 	}
 	for encoded := range strings.SplitSeq(text[3], " ") {
-		if key, ok := keys.Decode(encoded); ok {
+		if key, ok := rediswire.Decode(encoded); ok {
 			f.keys = append(f.keys, key)
 		}
 	}
@@ -198,7 +198,7 @@ func processOf(label string) string {
 }
 
 // readServers finds out which queues servers work on.
-func (f *facts) readServers(servers []asynqread.Server) {
+func (f *facts) readServers(servers []asynqwire.Server) {
 	f.served = map[string]bool{}
 	for _, s := range servers {
 		for queue := range s.Queues {
@@ -253,11 +253,11 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 	if !f.delayed() {
 		return nil
 	}
-	entry := parking.Task(f.task).Entry()
+	entry := line.Task(f.task).Entry()
 	var rank, place *redis.IntCmd
 	_, err = o.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
-		rank = p.ZRank(ctx, parking.WaitersKey(f.key), entry)
-		place = p.ZRank(ctx, parking.SequenceKey(f.key), entry)
+		rank = p.ZRank(ctx, line.WaitersKey(f.key), entry)
+		place = p.ZRank(ctx, line.SequenceKey(f.key), entry)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -275,7 +275,7 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 // readSequence reads what the first task of the sequence does.
 func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Waiter, position int) error {
 	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next, failed: first.Failed}
-	paused, err := o.Tasks.Exists(ctx, parking.Task(first.Task).Prefix()+"paused").Result()
+	paused, err := o.Tasks.Exists(ctx, line.Task(first.Task).Prefix()+"paused").Result()
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Wa
 	if !f.sequence.failed {
 		return nil
 	}
-	info, _, err := asynqread.TaskOf(ctx, o.Tasks, first.Task.Queue, first.Task.ID)
+	info, _, err := asynqwire.TaskOf(ctx, o.Tasks, first.Task.Queue, first.Task.ID)
 	f.sequence.lastErr = info.LastErr
 	return err
 }

@@ -3,8 +3,8 @@ package explain_test
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) {

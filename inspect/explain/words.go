@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -27,7 +27,7 @@ func words(e *Explanation, f facts) {
 			e.Remedy = ofLongHold(f)
 		}
 	case WorkerSilent:
-		e.Why = "its handler runs" + cmp.Or(inWorker(f), " in a worker") + unheard(asynqread.Silence(f.lease, f.now)) + ofKey(f)
+		e.Why = "its handler runs" + cmp.Or(inWorker(f), " in a worker") + unheard(asynqwire.Silence(f.lease, f.now)) + ofKey(f)
 		e.Expected = "again after its retry delay: a running server brings it back at " + at(f.lease.Add(recoveredAfter)) +
 			" or within a minute after that, and the run counts as failed"
 		e.Remedy = "see whether that process is stopped or has lost its network"

@@ -18,8 +18,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/process"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/process"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // answers are faults of servers that refuse, or do not answer.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 const (
@@ -86,7 +86,7 @@ func stuck(f Facts) (all []Finding) {
 		return nil
 	}
 	for _, a := range f.Active {
-		late, silent := f.At.Sub(a.Lease), asynqread.Silence(a.Lease, f.At)
+		late, silent := f.At.Sub(a.Lease), asynqwire.Silence(a.Lease, f.At)
 		finding := Finding{Where: "task " + a.Task.String()}
 		switch {
 		case a.Lease.IsZero():
@@ -104,7 +104,7 @@ func stuck(f Facts) (all []Finding) {
 			finding.Cost = "its run counts as failed; the tasks behind it in a sequence wait"
 			finding.Remedy = "wait: a running server of its queue brings it back within two minutes of the end of the lease"
 			finding.Command = "railtoken explain " + a.Task.String()
-		case silent > asynqread.SilentAfter:
+		case silent > asynqwire.SilentAfter:
 			finding.What = fmt.Sprintf("it is active, and its worker has not been heard of for %v", silent.Round(time.Second))
 			finding.Cost = "its slot and its keys stay taken until asynq's lease and the locks have ended"
 			finding.Remedy = "see whether that process is stopped, has lost its network or has died: a running server brings the task back"

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/asynqread"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // mostLooks limits how many locks are looked at: those that have been held longest.
@@ -116,8 +116,8 @@ func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
 // gatherPaces reads the errors of heads, and from the history how fast the tasks of the keys run.
 func (f *Facts) gatherPaces(ctx context.Context, client redis.UniversalClient) error {
 	if err := pipelined(ctx, client, f.Behind, func(p redis.Pipeliner, b *Behind) *redis.StringCmd {
-		return p.HGet(ctx, parking.Task(b.Head).Hash(), "msg")
-	}, func(b *Behind, msg *redis.StringCmd) { _, b.LastErr = asynqread.Failure(msg.Val()) }); err != nil {
+		return p.HGet(ctx, line.Task(b.Head).Hash(), "msg")
+	}, func(b *Behind, msg *redis.StringCmd) { _, b.LastErr = asynqwire.Failure(msg.Val()) }); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(f.Crowds, func(c Crowd) bool { return c.Waiting >= fewWaiters }) {

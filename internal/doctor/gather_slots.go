@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqread"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // gatherFull reads what the servers run whose slots are all in use.
-func (f *Facts) gatherFull(ctx context.Context, client redis.UniversalClient, servers []asynqread.Server) error {
+func (f *Facts) gatherFull(ctx context.Context, client redis.UniversalClient, servers []asynqwire.Server) error {
 	for _, s := range servers {
 		if s.Concurrency == 0 || s.Running < s.Concurrency {
 			continue
@@ -69,13 +69,13 @@ func (f *Facts) gatherFailures(ctx context.Context, client redis.UniversalClient
 		return err
 	}
 	if err := pipelined(ctx, client, all, func(p redis.Pipeliner, t *failed) *redis.StringCmd {
-		return p.HGet(ctx, parking.Task(t.task).Hash(), "msg")
+		return p.HGet(ctx, line.Task(t.task).Hash(), "msg")
 	}, func(t *failed, msg *redis.StringCmd) { t.msg = msg.Val() }); err != nil {
 		return err
 	}
 	byType := map[string]int{}
 	for _, t := range all {
-		taskType, lastErr := asynqread.Failure(t.msg)
+		taskType, lastErr := asynqwire.Failure(t.msg)
 		if !strings.Contains(lastErr, noHandler) {
 			continue
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/asynqread"
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -62,7 +62,7 @@ func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) 
 	if err != nil {
 		return err
 	}
-	servers, err := asynqread.Servers(ctx, client)
+	servers, err := asynqwire.Servers(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -111,12 +111,12 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 	}
 	var tasks []waiting
 	for _, entry := range entries {
-		if t, err := parking.ParseEntry(entry); err == nil {
+		if t, err := line.ParseEntry(entry); err == nil {
 			tasks = append(tasks, waiting{task: delayqueue.Task(t)})
 		}
 	}
 	err = pipelined(ctx, client, tasks, func(p redis.Pipeliner, w *waiting) *redis.SliceCmd {
-		return p.HMGet(ctx, parking.Task(w.task).Hash(), "state", "railtoken:waiters", "railtoken:first", "railtoken:also")
+		return p.HMGet(ctx, line.Task(w.task).Hash(), "state", "railtoken:waiters", "railtoken:first", "railtoken:also")
 	}, func(w *waiting, reply *redis.SliceCmd) { w.read(reply.Val()) })
 	if err != nil {
 		return err
@@ -158,8 +158,8 @@ func (w *waiting) read(fields []any) {
 		text[i], _ = field.(string)
 	}
 	w.state = text[0]
-	if key, ok := parking.KeyOf(text[1]); ok {
-		w.key, w.also = key, parking.AlsoOf(text[3])
+	if key, ok := line.KeyOf(text[1]); ok {
+		w.key, w.also = key, line.AlsoOf(text[3])
 	}
 	if us, err := strconv.ParseInt(text[2], 10, 64); err == nil && us > 0 {
 		w.first = time.UnixMicro(us)
@@ -171,14 +171,14 @@ func (f *Facts) readMessages(ctx context.Context, client redis.UniversalClient, 
 	return pipelined(ctx, client, tasks[:min(len(tasks), mostMessages)], func(p redis.Pipeliner,
 		w *waiting,
 	) *redis.StringCmd {
-		return p.HGet(ctx, parking.Task(w.task).Hash(), "msg")
+		return p.HGet(ctx, line.Task(w.task).Hash(), "msg")
 	}, func(w *waiting, msg *redis.StringCmd) { w.msg = msg.Val() })
 }
 
 // note adds a task that waits.
 func (f *Facts) note(w waiting) {
 	wait := Wait{Task: w.task, Key: w.key, Since: w.first}
-	wait.Type, wait.Timeout, wait.Deadline = parking.Described(w.msg)
+	wait.Type, wait.Timeout, wait.Deadline = line.Described(w.msg)
 	if !wait.Since.IsZero() {
 		f.Waits = append(f.Waits, wait)
 	}
@@ -200,10 +200,10 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 	}
 	var waiters []waiter
 	err := pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.StringSliceCmd {
-		return p.ZRange(ctx, parking.WaitersKey(k.Name), 0, mostWaiters-1)
+		return p.ZRange(ctx, line.WaitersKey(k.Name), 0, mostWaiters-1)
 	}, func(k *Key, entries *redis.StringSliceCmd) {
 		for _, entry := range entries.Val() {
-			t, err := parking.ParseEntry(entry)
+			t, err := line.ParseEntry(entry)
 			if err == nil {
 				waiters = append(waiters, waiter{key: k, entry: entry, task: delayqueue.Task(t), gone: true})
 			}
@@ -213,19 +213,19 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 		return err
 	}
 	if err := pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.IntCmd {
-		return p.ZCard(ctx, parking.SequenceKey(k.Name))
+		return p.ZCard(ctx, line.SequenceKey(k.Name))
 	}, func(k *Key, n *redis.IntCmd) { k.Ordered = int(n.Val()) }); err != nil {
 		return err
 	}
 	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.StringCmd {
-		return p.HGet(ctx, parking.Task(w.task).Hash(), "state")
+		return p.HGet(ctx, line.Task(w.task).Hash(), "state")
 	}, func(w *waiter, state *redis.StringCmd) {
 		w.gone = state.Val() == "archived" || state.Val() == "completed"
 	}); err != nil {
 		return err
 	}
 	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.FloatCmd {
-		return p.ZScore(ctx, parking.SequenceKey(w.key.Name), w.entry)
+		return p.ZScore(ctx, line.SequenceKey(w.key.Name), w.entry)
 	}, func(w *waiter, at *redis.FloatCmd) { w.at = at.Val() }); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 func (f *Facts) countSlots() {
 	f.Slots = map[int]Slot{}
 	count := func(name, what string, n int) {
-		slot := keys.Slot(name)
+		slot := rediswire.Slot(name)
 		s := f.Slots[slot]
 		if s.Tasks += n; n > s.Most {
 			s.What, s.Most = what, n
@@ -259,7 +259,7 @@ func (f *Facts) countSlots() {
 		byKey[w.Key]++
 	}
 	for key, n := range byKey {
-		count(parking.WaitersKey(key), "key "+key, n)
+		count(line.WaitersKey(key), "key "+key, n)
 	}
 }
 
@@ -288,10 +288,10 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 	if err := pipelined(ctx, client, all[:min(len(all), mostMessages)], func(p redis.Pipeliner,
 		a *Active,
 	) *redis.SliceCmd {
-		return p.HMGet(ctx, parking.Task(a.Task).Hash(), "msg", "railtoken:keys")
+		return p.HMGet(ctx, line.Task(a.Task).Hash(), "msg", "railtoken:keys")
 	}, func(a *Active, reply *redis.SliceCmd) {
 		msg, _ := reply.Val()[0].(string)
-		a.Type, a.Timeout, _ = parking.Described(msg)
+		a.Type, a.Timeout, _ = line.Described(msg)
 		a.Keyed = reply.Val()[1] != nil || held[a.Task.String()]
 	}); err != nil {
 		return err
@@ -303,7 +303,7 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 // gatherScripts asks whether Redis knows the scripts that servers of the supported asynq run by themselves. On a Cluster
 // each runs where the queue is, so it is enough that one master knows it.
 func (f *Facts) gatherScripts(ctx context.Context, client redis.UniversalClient) error {
-	sums := asynqconn.Regular()
+	sums := broker.Regular()
 	known := make([]bool, len(sums))
 	var mu sync.Mutex
 	look := func(ctx context.Context, server *redis.Client) error {

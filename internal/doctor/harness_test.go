@@ -18,7 +18,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/doctor"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"

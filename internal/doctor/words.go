@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // quoted returns text as one argument of a shell.
@@ -16,4 +16,4 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-func entryOf(t delayqueue.Task) string { return parking.Task(t).Entry() }
+func entryOf(t delayqueue.Task) string { return line.Task(t).Entry() }

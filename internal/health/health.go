@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/broker"
 )
 
 // Limits are how long what a server needs may be missing.
@@ -23,7 +23,7 @@ var Defaults = Limits{Unready: 15 * time.Second, Dead: time.Minute}
 type Facts struct {
 	Now      time.Time
 	Stopping bool
-	Servers  []asynqconn.Pulse
+	Servers  []broker.Pulse
 	Locks    Evidence
 }
 
@@ -104,7 +104,7 @@ func (l Limits) Alive(f Facts) error {
 }
 
 // Stuck returns for how long a fetch loop should have gone on: in a fetch, or between two of them while a slot is free.
-func Stuck(s asynqconn.Pulse, now time.Time) time.Duration {
+func Stuck(s broker.Pulse, now time.Time) time.Duration {
 	switch {
 	case s.Over:
 		return 0

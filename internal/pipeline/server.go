@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/stack"
 )
 
 // A server that has answered within recent will most likely answer at once. A caller that waits for it on its own
@@ -282,7 +280,7 @@ func (s *Server) finished() {
 
 // drain sends what is queued, until nothing is.
 func (s *Server) drain() {
-	stack.Grow()
+	GrowStack()
 	for calls := s.take(0); len(calls) > 0; calls = s.take(len(calls)) {
 		if len(calls) == 1 {
 			s.one(s.bounded(context.Background()), calls[0])

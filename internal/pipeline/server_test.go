@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // deadlines makes a client give up when its context says so, and at the first failure.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/preflight"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 var both = preflight.Needs{Queues: []string{"default", "audit"}, Locks: true}
@@ -133,7 +133,7 @@ func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
 	call := regexp.MustCompile(`calls?\('([A-Z]+)'`)
 	found := 0
-	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../internal/fused/lua", "../../items/lua", "../../internal/restartguard/lua", "../../internal/holdings/lua"} {
+	for _, dir := range []string{"../../locking/lua", "../../internal/line/lua", "../../internal/broker/lua", "../../internal/broker/intake/lua", "../../internal/colocated/lua", "../../items/lua", "../../internal/restartguard/lua", "../../internal/holdings/lua"} {
 		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("scripts in %s: %q, %v", dir, scripts, err)

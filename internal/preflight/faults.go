@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/railtoken/railtoken/internal/eviction"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Kind is the kind of a [Fault].
@@ -68,8 +68,8 @@ func Faults(info map[string]string, isCluster bool) (all []Fault) {
 			"use redis.NewClusterClient, or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)")
 	}
 	limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
-	if policy := info["maxmemory_policy"]; eviction.May(limit, policy) {
-		add(Evicts, "may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")", eviction.Remedy)
+	if policy := info["maxmemory_policy"]; rediswire.MayEvict(limit, policy) {
+		add(Evicts, "may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")", rediswire.EvictionRemedy)
 	}
 	return all
 }

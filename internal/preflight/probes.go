@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/internal/lockwire"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // scratchPrefix is the prefix of the key on which commands are tried.
@@ -73,16 +73,16 @@ func probesOf(needs Needs) (probes []probe) {
 
 // namesOf returns one Redis key of each kind.
 func namesOf(needs Needs) (names []string) {
-	tag := "{" + keys.Encode(Key) + "}"
+	tag := "{" + rediswire.Encode(Key) + "}"
 	for _, queue := range needs.Queues {
-		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
+		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+rediswire.Encode(Key))
 	}
 	if len(needs.Queues) > 0 {
 		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:parked:owed", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
 			"railtoken:collect:"+tag, holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
 	}
 	if needs.Locks {
-		names = append(names, lockformat.StoreKey)
+		names = append(names, lockwire.StoreKey)
 	}
 	return append(names, lockNames(needs)...)
 }
@@ -95,7 +95,7 @@ func lockNames(needs Needs) (names []string) {
 	if len(needs.RedisKeys) > 0 {
 		return needs.RedisKeys
 	}
-	lock := "railtoken:lock:{" + keys.Encode(Key) + "}"
+	lock := "railtoken:lock:{" + rediswire.Encode(Key) + "}"
 	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
@@ -124,6 +124,6 @@ func ruleOf(kind, name string) string {
 			return kind + ours + "*"
 		}
 	}
-	name = strings.ReplaceAll(name, keys.Encode(Key), "*")
+	name = strings.ReplaceAll(name, rediswire.Encode(Key), "*")
 	return kind + strings.ReplaceAll(name, Key, "*")
 }

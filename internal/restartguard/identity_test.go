@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/internal/restartguard"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/durations"
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // MarkKey is the Redis key of a server's mark. It vouches for the server to clients that have not watched it themselves:
@@ -21,7 +21,7 @@ const MarkKey = "railtoken:watched"
 func (f Facts) Marked(mark string) Facts {
 	f.Watched = 0
 	text, found := strings.CutPrefix(mark, f.Identity()+" ")
-	if ms, err := strconv.ParseInt(text, 10, 64); found && f.RunID != "" && err == nil && ms > 0 && ms < int64(durations.Most/time.Millisecond) {
+	if ms, err := strconv.ParseInt(text, 10, 64); found && f.RunID != "" && err == nil && ms > 0 && ms < int64(leasing.Most/time.Millisecond) {
 		f.Watched = time.Duration(ms) * time.Millisecond
 	}
 	return f

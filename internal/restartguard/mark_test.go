@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/internal/restartguard"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // A clock that was set forward makes a server look old. The first client of the server waits all the same, and those

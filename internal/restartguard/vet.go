@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/eviction"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // recheck is the pause before the next check of a server that an operator must mend.
@@ -75,7 +75,7 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 		return k, refuse(Skewed, now.Add(recheck), "it is %v ahead, give or take %v, and %v is allowed",
 			f.skew().Round(time.Millisecond), (f.RoundTrip / 2).Round(time.Microsecond), l.MaxSkew)
 	}
-	if eviction.May(f.MaxMemory, f.Policy) {
+	if rediswire.MayEvict(f.MaxMemory, f.Policy) {
 		return k, refuse(Evicting, now.Add(recheck), "maxmemory is %d and maxmemory-policy %.20q",
 			f.MaxMemory, f.Policy)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kvtools/valkeyrie/testsuite"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
 

@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/metrics/otel"
 	"github.com/railtoken/railtoken/middleware"

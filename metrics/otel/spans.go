@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/instruments"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/lockwire"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -161,7 +161,7 @@ func (s *spans) acquired(ctx context.Context, e middleware.Event) {
 
 // labelOf returns the label of the holder, as other tasks are told it.
 func (s *spans) labelOf(e middleware.Event) string {
-	return holderlabel.Clean(s.process + e.Type + "/" + e.Task.ID)
+	return lockwire.CleanLabel(s.process + e.Type + "/" + e.Task.ID)
 }
 
 // lost notes why the lease was lost. The span ends when the handler returns.
@@ -205,7 +205,7 @@ func keyAttributes(e middleware.Event) []attribute.KeyValue {
 	if e.Key != "" {
 		keys = []string{e.Key}
 	}
-	return []attribute.KeyValue{attribute.StringSlice(prefix+"key_hash", redact.Keys(keys))}
+	return []attribute.KeyValue{attribute.StringSlice(prefix+"key_hash", logsafe.Keys(keys))}
 }
 
 // valid returns text without bytes that exporters do not accept.

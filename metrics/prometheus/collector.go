@@ -8,7 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/instruments"
-	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -97,7 +97,7 @@ func (c *Collector) Observe(_ context.Context, e middleware.Event) {
 // log; exemplars of other tasks would cost every task something.
 func observeWait(h prometheus.Observer, value float64, keys []string) {
 	if with, ok := h.(prometheus.ExemplarObserver); ok {
-		with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(keys)[0]})
+		with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": logsafe.Keys(keys)[0]})
 		return
 	}
 	h.Observe(value)

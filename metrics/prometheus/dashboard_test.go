@@ -21,8 +21,8 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/process"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/process"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/metrics/prometheus"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"

@@ -21,8 +21,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/asynqtest"
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/asynqtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/metrics/prometheus"
 	"github.com/railtoken/railtoken/middleware"
 )

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/process"
-	"github.com/railtoken/railtoken/internal/testserver"
+	"github.com/railtoken/railtoken/internal/testing/process"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 // program returns the path of a program. Without it the test is skipped, or fails when REDISTEST_REQUIRE is set.

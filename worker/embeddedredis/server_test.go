@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 

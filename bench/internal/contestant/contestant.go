@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
 )
 
 // TTL is that of every lock.

@@ -16,10 +16,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/testserver"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Stopping(m).Run()) }

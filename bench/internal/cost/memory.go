@@ -15,7 +15,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 	"github.com/railtoken/railtoken/bench/internal/usage"
-	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testing/process"
 	"github.com/railtoken/railtoken/locking"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/distance"
-	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/leaktest"
 )
 
 const (

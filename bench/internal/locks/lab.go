@@ -12,9 +12,9 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/process"
 )
 
 // postgresSize is the room for a PostgreSQL.

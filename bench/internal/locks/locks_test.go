@@ -16,7 +16,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
-	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/testing/dbtest"
 )
 
 func TestMain(m *testing.M) {

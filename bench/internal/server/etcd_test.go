@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/bench/internal/distance"
-	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/testserver"
+	"github.com/railtoken/railtoken/internal/testing/etcdtest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 func TestAClusterOfEtcdServesWithoutAFollower(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testing/process"
 )
 
 // Server is a redis-server that this program has started.

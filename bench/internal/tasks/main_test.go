@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // These tests run programs that mostly wait: for work that is a sleep, and for timers. On few cores more of them run side by side.

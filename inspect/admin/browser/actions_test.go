@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )

@@ -19,9 +19,9 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/testserver"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -153,7 +153,7 @@ func (r *rig) park(tasks ...waiting) {
 	ctx := r.Context()
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range tasks {
-			t, set := parking.Task{Queue: "default", ID: w.id}, parking.WaitersKey(w.key)
+			t, set := line.Task{Queue: "default", ID: w.id}, line.WaitersKey(w.key)
 			now := time.Now().UnixMicro()
 			p.HSet(ctx, t.Hash(), "state", "retry", "railtoken:waiters", set, "railtoken:first", now, "railtoken:conflicts", 1)
 			p.ZAdd(ctx, set, redis.Z{Score: float64(now), Member: t.Entry()})

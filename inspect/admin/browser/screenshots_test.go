@@ -23,8 +23,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/lockformat"
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -82,7 +82,7 @@ func TestPicturesFitTheScreen(t *testing.T) {
 // holdSince makes the lock of a key one that a worker took at an earlier time.
 func (r *rig) holdSince(h held, w *holdings.Worker) {
 	r.Helper()
-	names, err := lockformat.KeysOf(h.key, nil)
+	names, err := lockwire.KeysOf(h.key, nil)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (r *rig) openShop() {
 		for n, id := range h.waiters {
 			r.task(middleware.Parked, "order:audit", h.key, id)
 			first := now.Add(-h.oldest + h.oldest*time.Duration(n)/5)
-			hash := parking.Task{Queue: "default", ID: id}.Hash()
+			hash := line.Task{Queue: "default", ID: id}.Hash()
 			if err := r.client.HSet(ctx, hash, "railtoken:first", first.UnixMicro()).Err(); err != nil {
 				r.Fatal(err)
 			}

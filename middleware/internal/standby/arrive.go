@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // leastReserved and mostReserved limit how long a place is reserved for a woken task, which is several times the
@@ -15,24 +15,24 @@ const leastReserved, mostReserved = 20 * time.Millisecond, 2 * time.Second
 
 // reservation is a standby place that is reserved for a woken task. spare says that a slot was free for standby then.
 type reservation struct {
-	task  parking.Task
+	task  line.Task
 	at    time.Time
 	spare bool
 }
 
 // arrivals is what is known about arriving tasks, for all keys.
 type arrivals struct {
-	expected map[parking.Task]string // the keys of tasks with a reservation
+	expected map[line.Task]string // the keys of tasks with a reservation
 	// early contains the tasks that arrived while tasks were being woken, numbered. The reply to a wake may name a task
 	// that has already arrived.
-	early map[parking.Task]uint64
+	early map[line.Task]uint64
 	count uint64 // the last number in early
 	sweep int    // the size of early that triggers the next sweep
 }
 
 // Arrive notes that the run of a task begins, which was woken so long ago; zero if it was not, or that is not known. If a
 // place is reserved for the task, Arrive returns the name of its key, and whether a slot was free for standby then.
-func (k *Keys) Arrive(t parking.Task, woken time.Duration) (name string, spare bool) {
+func (k *Keys) Arrive(t line.Task, woken time.Duration) (name string, spare bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pickup = Average(k.pickup, woken)
@@ -56,13 +56,13 @@ func (k *Keys) Arrive(t parking.Task, woken time.Duration) (name string, spare b
 
 // reserve reserves places for woken tasks, except for those that have arrived since the wake began. The caller holds
 // the mutex.
-func (k *Keys) reserve(name string, known *key, tasks []parking.Task) {
+func (k *Keys) reserve(name string, known *key, tasks []line.Task) {
 	for _, t := range tasks {
 		if k.arrivals.early[t] > known.begun {
 			continue
 		}
 		if k.arrivals.expected == nil {
-			k.arrivals.expected = map[parking.Task]string{}
+			k.arrivals.expected = map[line.Task]string{}
 		}
 		known.reserved = append(known.reserved, reservation{t, known.used, known.spare})
 		k.arrivals.expected[t] = name
@@ -85,10 +85,10 @@ func (k *Keys) expire(known *key, now time.Time) {
 }
 
 // noteEarly notes a task that has arrived while tasks were being woken. The caller holds the mutex.
-func (k *Keys) noteEarly(t parking.Task) {
+func (k *Keys) noteEarly(t line.Task) {
 	a := &k.arrivals
 	if a.early == nil {
-		a.early = map[parking.Task]uint64{}
+		a.early = map[line.Task]uint64{}
 	}
 	if len(a.early) >= a.sweep {
 		oldest := a.count
@@ -97,7 +97,7 @@ func (k *Keys) noteEarly(t parking.Task) {
 				oldest = min(oldest, known.begun)
 			}
 		}
-		maps.DeleteFunc(a.early, func(_ parking.Task, n uint64) bool { return n <= oldest })
+		maps.DeleteFunc(a.early, func(_ line.Task, n uint64) bool { return n <= oldest })
 		a.sweep = max(2*len(a.early), few)
 	}
 	a.count++

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 const (
@@ -192,7 +192,7 @@ func (k *Keys) wakesFor(known *key, handedOff bool, spare func() bool) int {
 
 // Woke notes that of asked tasks those in tasks were woken, and that left are still parked. It reserves a place for
 // each woken task that has not arrived yet, and reports whether a task of this server waits in its slot for the key.
-func (k *Keys) Woke(name string, asked int, tasks []parking.Task, left int) (awaited bool) {
+func (k *Keys) Woke(name string, asked int, tasks []line.Task, left int) (awaited bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if known := k.keys[name]; known != nil {

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
-func numbered(n int) parking.Task {
-	return parking.Task{Queue: "default", ID: fmt.Sprint(n)}
+func numbered(n int) line.Task {
+	return line.Task{Queue: "default", ID: fmt.Sprint(n)}
 }
 
 func always() bool { return true }
@@ -23,7 +23,7 @@ func (k *Keys) release(key string, handedOff, notify bool) int {
 }
 
 // wakeAll releases a key, and notes the tasks that were woken for it.
-func (k *Keys) wakeAll(key string, left int, tasks ...parking.Task) {
+func (k *Keys) wakeAll(key string, left int, tasks ...line.Task) {
 	n := k.Released(key, Release{Held: 5 * time.Millisecond, Notify: true}, always)
 	k.Woke(key, n, tasks, left)
 }
@@ -120,7 +120,7 @@ func TestATaskThatIsHereAlreadyIsNotExpected(t *testing.T) {
 		if key, _ := k.Arrive(numbered(1), 0); key != "" {
 			t.Error("it was not known yet")
 		}
-		k.Woke("a", n, []parking.Task{numbered(1), numbered(2)}, 0)
+		k.Woke("a", n, []line.Task{numbered(1), numbered(2)}, 0)
 		if got := k.State("a").Standby; got != 1 {
 			t.Errorf("%d are expected, want the second alone", got)
 		}
@@ -296,7 +296,7 @@ func TestTheCountsEndAtZeroWhateverHappens(t *testing.T) {
 					}
 					k.Parked(key, random.IntN(5), random.IntN(4))
 					if n := k.release(key, random.IntN(2) == 0, random.IntN(2) == 0); n > 0 || random.IntN(9) == 0 {
-						var woken []parking.Task
+						var woken []line.Task
 						for range random.IntN(n + 1) {
 							woken = append(woken, numbered(random.IntN(50)))
 						}
@@ -330,7 +330,7 @@ func TestAPlannedReleaseCountsAsOneThatWasMade(t *testing.T) {
 	if key, _ := k.Arrive(numbered(1), 0); key != "" {
 		t.Error("a place is reserved before the answer")
 	}
-	if awaited := k.Woke("a", n, []parking.Task{numbered(1), numbered(2), numbered(3)}, 6); awaited {
+	if awaited := k.Woke("a", n, []line.Task{numbered(1), numbered(2), numbered(3)}, 6); awaited {
 		t.Error("somebody waits in a slot")
 	}
 	if _, _, reserved, expected, early := k.counters(); reserved != 2 || expected != 2 || early != 0 {

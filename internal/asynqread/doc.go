@@ -1,3 +1,0 @@
-// Package asynqread reads what asynq stores, by commands that only read: asynq's own Inspector runs scripts that write, which a
-// read-only user of Redis must not.
-package asynqread

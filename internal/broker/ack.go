@@ -1,0 +1,206 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+)
+
+// Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
+type Tasks interface {
+	// Fetched is called for each task that the server has fetched, before asynq has it.
+	Fetched(t Fetched)
+	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
+	// asynq gets err.
+	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
+	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
+	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
+	Release(a Acknowledgement) (r *colocated.Release, lost func())
+}
+
+// Fetched is a task that was fetched.
+type Fetched = intake.Task
+
+// Parking has tasks parked by the script that fetches them.
+type Parking = intake.Parking
+
+// Parked are tasks that were parked so.
+type Parked = intake.Parked
+
+// Acknowledgement is what asynq does with a task whose run has ended.
+type Acknowledgement struct {
+	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
+	// With an unsupported version of asynq it is requeue or empty.
+	Script    string
+	Queue, ID string
+	// Counted reports that asynq would raise its retry count, because the run has failed.
+	Counted bool
+	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
+	// have begun another run since.
+	Repeated bool
+}
+
+// Requeues reports whether asynq puts the task back because the server shuts down.
+func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
+
+// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not as the script
+// needs them.
+func acknowledgement(script string, keys []string, args []any) (a Acknowledgement, ok bool) {
+	a.Script = script
+	var pending bool
+	for _, key := range keys {
+		if queue, id, _ := strings.Cut(key, "}:t:"); id != "" { // archive names the prefix of all tasks too
+			a.ID = id
+			a.Queue, ok = strings.CutPrefix(queue, "asynq:{")
+		}
+		pending = pending || strings.HasSuffix(key, "}:pending")
+	}
+	switch script {
+	case "":
+		if pending {
+			a.Script = "requeue"
+		}
+	case "retry", "archive":
+		if len(args) < 5 {
+			return a, false
+		}
+		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
+	}
+	return a, ok && a.ID != ""
+}
+
+// doneScript is the script that ends the run of a task that is then deleted, nearly every acknowledgement.
+const doneScript = "done"
+
+// texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
+var texts sync.Map
+
+// texting is a set of tasks, nearly always empty. It is safe for concurrent use.
+type texting struct {
+	size  atomic.Int64
+	tasks sync.Map
+}
+
+func (t *texting) add(queue, id string) {
+	if _, known := t.tasks.LoadOrStore(queue+"/"+id, nil); !known {
+		t.size.Add(1)
+	}
+}
+
+// remove reports whether the task was in the set.
+func (t *texting) remove(queue, id string) bool {
+	if t.size.Load() == 0 {
+		return false
+	}
+	_, known := t.tasks.LoadAndDelete(queue + "/" + id)
+	if known {
+		t.size.Add(-1)
+	}
+	return known
+}
+
+// acknowledge ends a run: Tasks may answer, else the next tasks are fetched with it, or asynq's script is sent alone.
+// text is that of the script if go-redis sends it, and empty otherwise.
+//
+// That the run is over already is no error: asynq would repeat the acknowledgement seconds later, and might end a run
+// that the task has begun on another server by then.
+func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string, args []any,
+	send func(context.Context) *redis.Cmd,
+) *redis.Cmd {
+	repeated := ctx.Err() != nil
+	if repeated {
+		fresh, cancel := uncancelled(ctx)
+		defer cancel()
+		ctx = fresh
+	}
+	name := scripts[sum]
+	a, ok := acknowledgement(name, keys, args)
+	a.Repeated = repeated
+	if ok && !repeated {
+		defer c.intake.Acknowledging(a.ID)()
+	}
+	if text != "" {
+		texts.LoadOrStore(sum, text)
+	}
+	known, _ := texts.Load(sum)
+	script, _ := known.(string)
+	if name != "" && name != doneScript && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
+		c.texting.add(a.Queue, a.ID)
+		return answer(ctx, sum, noScriptError{})
+	}
+	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
+	var lost func() // lets the task run again
+	released := false
+	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
+		if !ok {
+			return send(ctx)
+		}
+		// Once, and also of an asynq that is not known: a run that began here ends here.
+		unasked := c.texting.remove(a.Queue, a.ID)
+		if c.tasks != nil && (text == "" || unasked) {
+			if end.Release == nil {
+				end.Release, lost = c.tasks.Release(a)
+			}
+			if answered, err := c.tasks.Acknowledge(ctx, a); answered {
+				c.intake.End(a.Queue, a.ID)
+				return answer(ctx, sum, err)
+			}
+		}
+		if name == "" || repeated || a.Requeues() {
+			c.intake.End(a.Queue, a.ID)
+			return send(ctx)
+		}
+		if done, err := c.intake.Acknowledge(ctx, end); done {
+			released = true
+			if errors.Is(err, intake.ErrLost) {
+				lost()
+				err = nil
+			}
+			return answer(ctx, sum, err)
+		}
+		return send(ctx)
+	})
+	if end.Release != nil && !released {
+		end.Release.Run(ctx, false)
+	}
+	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
+		return answer(ctx, sum, nil)
+	}
+	return cmd
+}
+
+// answer returns the command that asynq gets for a script that was not sent.
+func answer(ctx context.Context, sum string, err error) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, "evalsha", sum)
+	if err != nil {
+		cmd.SetErr(err)
+	} else {
+		cmd.SetVal("OK")
+	}
+	return cmd
+}
+
+// ackTimeout is for how long an acknowledgement is sent whose context was cancelled before.
+const ackTimeout = 5 * time.Second
+
+// uncancelled returns a context without the cancellation of ctx. It ends after ackTimeout, or at the deadline of ctx.
+//
+// asynq v0.26 repeats a failed acknowledgement with a context that it has cancelled since, so the repetition never
+// succeeds, and a task that is done runs again. The context's deadline is the end of asynq's lease; after that another
+// worker may have the task.
+func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(ackTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
+}

@@ -1,0 +1,129 @@
+package broker
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Redis undoes nothing of a script that fails: without a lease asynq would never recover the task.
+func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	if _, err := asynq.NewClientFromRedisClient(admin).Enqueue(asynq.NewTask("test", nil),
+		asynq.TaskID("a")); err != nil {
+		t.Fatal(err)
+	}
+	c := New(server.Client(t, server.User(t, "u", "~*", "+@all", "-hmget")), Options{Tasks: &witness{}})
+	keys := []string{
+		"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active",
+		"asynq:{default}:lease",
+	}
+	if cmd, _ := c.fetch(t.Context(), keys); cmd.Err() == nil {
+		t.Error("the fetch has not failed")
+	}
+	if err := admin.ZScore(t.Context(), "asynq:{default}:lease", "a").Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// endless is a script that parks no task: it enqueues each once more, until there is the key "ended".
+const endless = `
+return function(group, id)
+  group.since, group.ahead = '1', 0
+  redis.call('LREM', group.prefix .. 'active', 1, id)
+  if redis.call('EXISTS', 'ended') == 0 then
+    redis.call('LPUSH', group.prefix .. 'pending', id)
+  end
+  return true
+end`
+
+// Producers enqueue tasks of a held key without an end. The server shuts down, and its fetches look alive until then.
+func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
+	t.Parallel()
+	for name, byScript := range map[string]bool{"parked by calls of their own": false, "parked by the fetch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flood(t, byScript)
+		})
+	}
+}
+
+func flood(t *testing.T, byScript bool) {
+	t.Helper()
+	client := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	if _, err := single.Acquire(ctx, []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
+		t.Fatal(err)
+	}
+	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:keys", "hot")
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	var parks atomic.Int64
+	flooded, ended := make(chan struct{}), make(chan struct{})
+	opts := Options{
+		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: colocated.Of(single), Types: &types,
+		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
+		Park: func(_ Fetched, parked func()) bool {
+			defer parked()
+			select {
+			case <-ended:
+				return true
+			default:
+			}
+			client.LMove(ctx, "asynq:{default}:active", "asynq:{default}:pending", "LEFT", "LEFT")
+			if parks.Add(1) == 300 {
+				close(flooded)
+			}
+			return true
+		},
+	}
+	if byScript {
+		types = colocated.Types{}
+		types.Learn("test", time.Minute, colocated.Wait{After: time.Second, Most: time.Minute})
+		opts.Parking = &Parking{Source: endless, Parked: func(groups []Parked) {
+			for _, g := range groups {
+				if len(g.IDs) > 100 {
+					t.Errorf("a call has parked %d tasks", len(g.IDs))
+				}
+				if before := parks.Add(int64(len(g.IDs))) - int64(len(g.IDs)); before < 1000 && parks.Load() >= 1000 {
+					close(flooded)
+				}
+			}
+		}}
+	}
+	conn := New(client, opts)
+	s := bareServer(t, conn, func(context.Context, *asynq.Task) error { return nil })
+	redistest.Receive(t, flooded, patience)
+	began := time.Now()
+	stopped := make(chan struct{})
+	go func() {
+		s.Shutdown()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		close(ended)
+		client.Set(ctx, "ended", 1, 0)
+		t.Errorf("the shutdown has taken more than %v, in a fetch that began %v before it", patience,
+			began.Sub(conn.Pulse().Began))
+		<-stopped
+	}
+}

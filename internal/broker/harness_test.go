@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience bounds every wait for an event in real time.
+const patience = 20 * time.Second
+
+// scriptOf returns the SHA-1 and the keys of a command that runs a script by its SHA-1.
+func scriptOf(cmd redis.Cmder) (sum string, keys []string, ok bool) {
+	args := cmd.Args()
+	if cmd.Name() != "evalsha" {
+		return "", nil, false
+	}
+	sum, _ = args[1].(string)
+	n, _ := args[2].(int)
+	for _, key := range args[3 : 3+n] {
+		name, _ := key.(string)
+		keys = append(keys, name)
+	}
+	return sum, keys, true
+}
+
+// kindOf returns what a command is to asynq.
+func kindOf(cmd redis.Cmder) Kind {
+	sum, keys, _ := scriptOf(cmd)
+	kind, _ := KindOf(sum, keys)
+	return kind
+}
+
+// numbered returns so many queues: the default one, and others that have numbers.
+func numbered(n int) map[string]int {
+	queues := map[string]int{"default": 1}
+	for i := 1; i < n; i++ {
+		queues[fmt.Sprint(i)] = 1
+	}
+	return queues
+}

@@ -1,0 +1,163 @@
+package intake
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
+type fetch struct {
+	in   *Intake
+	most int       // tasks
+	sent time.Time // when the leases of its tasks begin
+	keys []string  // those of the queues, and the mark of its recall
+	args []any     // see grant.lua
+	reader
+}
+
+// Positions in the arguments of a fetch.
+const (
+	mostArg  = 1
+	leaseArg = 2
+)
+
+// fetch returns a fetch for so many slots, which were asked for.
+func (in *Intake) fetch(names []string, most int) fetch {
+	f := fetch{in: in, most: most, reader: reader{names: names}}
+	if most > 0 {
+		f.call = rand.Text()
+		f.asking = in.ask()
+	}
+	f.keys = append(append(make([]string, 0, 1+len(in.keys)), in.keysFor(names)...), recalledKey(names[0], f.call))
+	orders := []any{"\x01"}
+	if len(names) > 1 {
+		orders = in.order.orders(most)
+	}
+	f.sent = time.Now()
+	f.args = append(make([]any, 0, 12+len(orders)), f.call, most, leaseEnd(f.sent))
+	f.args = append(f.args, f.values()...)
+	f.args = append(append(f.args, f.sent.UnixNano(), in.parking.unserved(), len(orders)), orders...)
+	return f
+}
+
+// answered notes the tasks that a reply has. It reports whether there may be others behind some that were parked or are
+// being parked.
+func (f *fetch) answered(reply any, err error) (more bool, _ error) {
+	var g got
+	if err == nil {
+		g, err = f.read(reply)
+	}
+	if len(g.parked) > 0 && f.in.parking != nil {
+		f.in.parking.Parked(g.parked)
+	}
+	if g.more {
+		f.in.slots.arrive()
+	}
+	return f.in.came(f.most, g.tasks, f.sent) || g.more, err
+}
+
+// recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
+func (f *fetch) recall(ctx context.Context) (more bool, err error) {
+	args := slices.Clone(f.args)
+	f.sent = time.Now()
+	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(f.sent)
+	reply, err := f.in.run(ctx, f.in.recallScript, f.keys, args...)
+	if passes(err) {
+		return false, err
+	}
+	more, _ = f.answered(reply, err)
+	return more, nil
+}
+
+// recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
+// asynq's may have no rights to others.
+func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }
+
+// Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
+// reports that some of them are being parked, or were, so that there may be others behind them.
+func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
+	if !in.begin(false) {
+		return false, redis.Nil
+	}
+	defer in.end()
+	in.quiet.Store(false)
+	n := in.slots.ask(1)
+	if in.isStopping() {
+		in.slots.answered(n-1, nil, time.Time{})
+		n = 1
+	}
+	if !in.oneNode {
+		share := in.order.share(queue, n)
+		in.slots.answered(n-share, nil, time.Time{})
+		n = share
+	}
+	in.recalling <- struct{}{}
+	defer func() { <-in.recalling }()
+	if err := in.recall(ctx); err != nil {
+		in.slots.answered(n, nil, time.Time{})
+		return false, err
+	}
+	f := in.fetch(in.namesFor(queue), n)
+	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
+	if !unanswered(err) {
+		return f.answered(reply, err)
+	}
+	var others atomic.Bool // a recall in the background may outlast this call
+	in.lost = func(ctx context.Context) error {
+		more, err := f.recall(ctx)
+		if err == nil {
+			others.Store(more)
+		}
+		return err
+	}
+	if in.recall(ctx) == nil {
+		return others.Load(), nil
+	}
+	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
+		in.recalling <- struct{}{}
+		defer func() { <-in.recalling }()
+		if in.lost != nil && time.Since(in.recalled) < repeatMost { //nolint:forbidigo // a pause: asynq does fetch
+			return errRecalled
+		}
+		return in.recall(ctx)
+	}, func() {}) // the next fetch recalls it
+	return false, err
+}
+
+// namesFor returns the queues that a Fetch for one of them looks at.
+func (in *Intake) namesFor(queue string) []string {
+	if in.oneNode && slices.Contains(in.order.names, queue) {
+		return in.order.names
+	}
+	return []string{queue}
+}
+
+// keysFor returns the keys of queues in the scripts.
+func (in *Intake) keysFor(names []string) []string {
+	if slices.Equal(names, in.order.names) {
+		return in.keys
+	}
+	return keysOf(names)
+}
+
+// errRecalled has a recall in the background wait, because the last one was a moment ago.
+var errRecalled = errors.New("broker: the last fetch was recalled just now")
+
+// recall asks for the tasks of the last Fetch if it was not answered. The caller has put a value into recalling.
+func (in *Intake) recall(ctx context.Context) error {
+	if in.lost == nil {
+		return nil
+	}
+	in.recalled = time.Now()
+	err := in.lost(ctx)
+	if err == nil {
+		in.lost = nil
+	}
+	return err
+}

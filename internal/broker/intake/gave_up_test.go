@@ -1,0 +1,92 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+// givenUp makes an acknowledgement whose calls, and those that repeat it, fail as fail says. The process ends a second
+// later. It returns how long the repetitions took to end then.
+func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Context) error) (took time.Duration) {
+	t.Helper()
+	m, admin := redistest.Virtual(t)
+	client := redistest.Patient(t, m)
+	enqueue(t, admin, "default", 1)
+	closing, end := context.WithCancel(t.Context())
+	var repeating sync.WaitGroup
+	in := intake.New(client, intake.Options{Slots: 1, Background: func(_ time.Duration, do func(context.Context)) bool {
+		repeating.Go(func() { do(closing) })
+		return true
+	}})
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := in.Take(); !ok {
+		t.Fatal("the task is missing")
+	}
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			return redistest.Fail(cmd, fail(ctx))
+		}
+		return next(ctx, cmd)
+	}))
+	ok, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
+		Queue: "default", ID: "default0", Text: doneText, Release: release,
+		Keys: []string{"asynq:{default}:t:default0", "asynq:{default}:active"}, Args: []any{"default0"},
+	})
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	<-time.After(time.Second)
+	end()
+	began := time.Now()
+	repeating.Wait()
+	return time.Since(began)
+}
+
+// Whether an acknowledgement has released the locks of its task is not known then, so they are released on their own, and
+// the handler learns what comes of that.
+func TestAnAcknowledgementThatIsGivenUpReleasesItsLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		down, sent := errors.New("down"), false
+		release := colocated.NewRelease([]string{"lock", "fence", "notify"}, "owner", []int64{1},
+			func(context.Context, bool) (colocated.Outcome, error) {
+				sent = true
+				return colocated.Outcome{Notify: true}, down
+			})
+		var outcome error
+		release.Then(func(_ colocated.Outcome, err error) { outcome = err })
+		givenUp(t, release, func(context.Context) error { return errors.New("connection reset by peer") })
+		if !sent || !errors.Is(outcome, down) {
+			t.Errorf("the release was sent: %t, and has ended with %v", sent, outcome)
+		}
+	})
+}
+
+// Redis hangs while the process ends.
+func TestARepeatedAcknowledgementEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		took := givenUp(t, nil, func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			<-time.After(time.Until(deadline))
+			return context.DeadlineExceeded
+		})
+		if took > 0 {
+			t.Errorf("it has ended %v after the process", took)
+		}
+		time.Sleep(time.Minute) // virtual: the call that is under way ends
+	})
+}

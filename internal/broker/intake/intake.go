@@ -1,0 +1,208 @@
+package intake
+
+import (
+	"context"
+	_ "embed"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/pipeline"
+)
+
+var (
+	//go:embed lua/grant.lua
+	grantSource string
+	//go:embed lua/fetch.lua
+	fetchSource string
+	//go:embed lua/recall.lua
+	recallSource string
+	//go:embed lua/ack.lua
+	ackSource string
+	//go:embed lua/done.lua
+	doneSource string
+	//go:embed lua/give_back.lua
+	giveBackSource string
+
+	giveBackScript = pipeline.NewScript(colocated.OneKey + giveBackSource)
+)
+
+const (
+	// lease is asynq's own: how long a task is active before it is taken for one of a dead worker.
+	lease = 30 * time.Second
+	// unclaimed is how long a task may lie in memory.
+	unclaimed = 100 * time.Millisecond
+	// lateCall is how long a call that was recalled may still arrive.
+	lateCall = time.Minute
+	// repeatFirst and repeatMost are the pauses between the attempts at a call that was not answered, and repeatLimit
+	// how long they go on.
+	repeatFirst = 5 * time.Millisecond
+	repeatMost  = time.Second
+	repeatLimit = time.Hour
+	// callTimeout bounds one pipeline.
+	callTimeout = 2 * time.Second
+	// leaders is how many pipelines are under way at a time: when Redis has answered one, it has the next one at hand, while
+	// this process works on a third. The next one waits for the calls of a third of the slots at most, and for least at most.
+	// Fewer would cost Redis and the client more for each of them, and more would be held up if a connection hangs.
+	leaders = 3
+	least   = 16
+	// parts is how many keys a queue has in a script.
+	parts = 4
+	// fields is how many values a script returns of a task.
+	fields = 7
+)
+
+// Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the
+// field pending_since until the next one begins. The rest is what its hash has noted of its waiting, empty for one that
+// has never waited.
+type Task struct {
+	Queue, ID, Run, Message   string
+	Retried, Conflicts, First string
+	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
+	// Waiters is the set of waiters that it was woken from.
+	Woken    bool
+	WokenFor time.Duration
+	Waiters  string
+	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
+	// and Refused says that one of them is held.
+	Recorded string
+	Taken    *colocated.Taken
+	Refused  *colocated.Refused
+}
+
+// Options configures an [Intake].
+type Options struct {
+	// Queues are those of the server, by their priorities, and Strict its StrictPriority.
+	Queues map[string]int
+	Strict bool
+	// Slots is its Concurrency.
+	Slots int
+	// Stopping, when it is closed, ends the taking of tasks with acknowledgements. Never when nil.
+	Stopping <-chan struct{}
+	// Background runs a call until it is answered, beyond the call of asynq, and reports false when that is no longer
+	// possible. A goroutine of its own when nil.
+	Background func(limit time.Duration, do func(context.Context)) bool
+	// Locks are the locks that tasks of some Types are taken with, if they are on the Redis of the tasks. Freed is called
+	// with the keys that were released because their task goes back, if others wait for one of them.
+	Locks colocated.Locks
+	Types *colocated.Types
+	Freed func(keys []string)
+	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
+	// that is done. When nil, asynq gets all tasks.
+	Park func(t Task, parked func()) bool
+	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	Parking *Parking
+}
+
+// Intake takes tasks for one asynq server. It is safe for concurrent use.
+type Intake struct {
+	server   *pipeline.Server
+	order    *order
+	keys     []string // of its queues
+	slots    *slots
+	rests    *rests
+	oneNode  bool
+	stopping <-chan struct{}
+	drained  atomic.Bool
+	quiet    atomic.Bool // asynq does not fetch
+	spawn    func(limit time.Duration, do func(context.Context)) bool
+	locks    colocated.Locks
+	types    *colocated.Types
+	freed    func(keys []string)
+	park     func(t Task, parked func()) bool
+	parking  *Parking
+
+	fetchScript  *pipeline.Script
+	recallScript *pipeline.Script
+	ackScripts   sync.Map // by asynq's text
+
+	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
+	lost      func(context.Context) error // recalls the last fetch, unless it was answered
+	recalled  time.Time                   // when that was last tried
+
+	mu    sync.Mutex
+	calls int           // under way
+	idle  chan struct{} // closed when none is; nil while Drain does not wait
+	timer *time.Timer   // looks for tasks that lie in memory for too long
+}
+
+// New returns an Intake on the Redis of a client.
+func New(client redis.UniversalClient, opts Options) *Intake {
+	in := &Intake{
+		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
+		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
+		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
+		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
+		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
+	}
+	in.keys = keysOf(in.order.names)
+	_, oneNode := client.(*redis.Client)
+	in.oneNode = oneNode && len(in.order.names) <= mostQueues
+	sending := pipeline.Options{}
+	if oneNode {
+		sending.Leaders, sending.Timeout = leaders, callTimeout
+		sending.Least = min(opts.Slots/leaders, least)
+	}
+	in.server = pipeline.New(client, sending)
+	if in.spawn == nil {
+		in.spawn = func(limit time.Duration, do func(context.Context)) bool {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				defer cancel()
+				do(ctx)
+			}()
+			return true
+		}
+	}
+	return in
+}
+
+// Arrived has a value after tasks have come.
+func (in *Intake) Arrived() <-chan struct{} { return in.slots.arrived }
+
+// Take gives asynq a task that was taken for it, if there is one. A task whose last run on this server has just ended
+// may rest for a moment.
+func (in *Intake) Take() (Task, bool) {
+	for {
+		t, ok, wait := in.slots.take(in.rests.of)
+		if wait == 0 {
+			return t, ok
+		}
+		<-time.After(wait) // it rests, or goes back
+	}
+}
+
+// Acknowledging notes that asynq acknowledges a run. over is called when asynq has its answer.
+func (in *Intake) Acknowledging(id string) (over func()) {
+	in.rests.acknowledging(id)
+	return func() { in.rests.acknowledged(id, time.Now()) }
+}
+
+// Beat notes that a call of asynq's heartbeat begins. answered is called with its end.
+func (in *Intake) Beat() (answered func()) {
+	end := in.rests.beat(time.Now())
+	return func() { end(time.Now()) }
+}
+
+// Extended notes that asynq has extended its leases on tasks of a queue, in a call that began at a time.
+func (in *Intake) Extended(queue string, ids []string, began time.Time) {
+	in.slots.extend(queue, ids, began)
+}
+
+// AllAtOnce reports whether a Fetch for one queue looks at all of them.
+func (in *Intake) AllAtOnce() bool { return in.oneNode }
+
+// Full reports whether asynq has a task for each of its slots, so that it does not fetch.
+func (in *Intake) Full() bool { return in.slots.full() }
+
+func (in *Intake) isStopping() bool {
+	select {
+	case <-in.stopping:
+		return true
+	default:
+		return in.drained.Load()
+	}
+}

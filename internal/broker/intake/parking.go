@@ -1,0 +1,92 @@
+package intake
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/colocated"
+)
+
+// Parking has tasks parked by the script that fetches them, if one of their keys is held, others are parked on that key
+// already ([colocated.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
+// them. It also has tasks woken by the script that acknowledges others.
+type Parking struct {
+	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package line.
+	Source string
+	// Unserved returns the queues of which no server fetches tasks: the script wakes these no more than those of paused ones.
+	Unserved func() []string
+	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
+	// tells of them.
+	Parked func([]Parked)
+}
+
+// Parked are tasks of one type in one queue that were parked by one call, because the same key was held.
+type Parked struct {
+	Queue, Type string
+	IDs         []string
+	*colocated.Refused
+	// First is when they were first refused, by the clock of Redis. Ahead is how many tasks stand before the first of
+	// them; each of the others has one more before it.
+	First time.Time
+	Ahead int
+}
+
+// source returns that of a script that takes tasks. p may be nil.
+func (p *Parking) source(script string) string {
+	parking := ""
+	if p != nil {
+		parking = p.Source
+	}
+	return colocated.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
+}
+
+// unserved returns the queues of which no server fetches tasks as the scripts read them. p may be nil.
+func (p *Parking) unserved() string {
+	if p == nil || p.Unserved == nil {
+		return ""
+	}
+	queues := p.Unserved()
+	if len(queues) == 0 {
+		return ""
+	}
+	return "|" + strings.Join(queues, "|") + "|"
+}
+
+// parked reads which tasks a call has parked. more says that there may be others behind them. It leaves out tasks whose
+// recorded keys cannot be read: an error would lose the tasks that came in the same reply.
+func (r *reader) parked(value any) (all []Parked, more bool, err error) {
+	list, _ := value.([]any)
+	if len(list) == 0 || r.locks == nil {
+		return nil, false, fmt.Errorf("%w: parked %v", errReply, value)
+	}
+	for _, value := range list[1:] {
+		group, _ := value.([]any)
+		if len(group) < 6 {
+			return all, false, fmt.Errorf("%w: parked %v", errReply, value)
+		}
+		queue, err := r.queue(group[0])
+		if err != nil {
+			return all, false, err
+		}
+		text := func(i int) string { s, _ := group[i].(string); return s }
+		p := Parked{Queue: queue, Type: text(1), Refused: r.refused(text(2), group[3])}
+		if us, err := strconv.ParseInt(text(4), 10, 64); err == nil {
+			p.First = time.UnixMicro(us)
+		}
+		ahead, isNumber := group[5].(int64)
+		if !isNumber {
+			return all, false, fmt.Errorf("%w: parked %v", errReply, value)
+		}
+		if p.Refused == nil {
+			continue
+		}
+		p.Ahead = int(ahead)
+		for i := range group[6:] {
+			p.IDs = append(p.IDs, text(6+i))
+		}
+		all = append(all, p)
+	}
+	return all, list[0] == int64(1), nil
+}

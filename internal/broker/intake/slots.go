@@ -1,0 +1,186 @@
+package intake
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/leasing"
+)
+
+// slots counts what the slots of a server are for: tasks that asynq has, those that wait for it in memory, and those
+// that a call asks for. It is safe for concurrent use.
+type slots struct {
+	most int
+
+	mu      sync.Mutex
+	running map[name]running // the tasks that asynq has
+	leased  time.Time        // until then none of their leases ends
+	ready   []arrival        // in memory, the oldest first
+	asked   int
+	arrived chan struct{} // has a value when a task has come
+}
+
+// running is a task that asynq has. Once asynq's lease on it has ended, asynq ends the run without an acknowledgement.
+type running struct {
+	run   string
+	until time.Time // when the lease ends, or a little later, by the clock that asynq goes by: the monotonic one
+}
+
+// arrival is a task in memory.
+type arrival struct {
+	Task
+	at, leased time.Time // when it came, and when its lease began
+}
+
+// name identifies a task.
+type name struct{ queue, id string }
+
+func newSlots(most int) *slots {
+	return &slots{most: max(most, 1), running: map[name]running{}, arrived: make(chan struct{}, 1)}
+}
+
+// mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
+const mostAsked = 128
+
+// ask reserves the free slots, least at least, and returns how many to ask for.
+func (s *slots) ask(least int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := max(min(s.most-s.occupied(time.Now())-len(s.ready)-s.asked, mostAsked), least)
+	s.asked += n
+	return n
+}
+
+// answered notes what a call that asked for n tasks has brought, whose leases began at a time.
+func (s *slots) answered(n int, tasks []Task, leased time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked -= n
+	for _, t := range tasks {
+		s.ready = append(s.ready, arrival{t, time.Now(), leased})
+	}
+	if len(tasks) > 0 {
+		s.arrive()
+	}
+}
+
+// arrive ends the pause of a server that is idle.
+func (s *slots) arrive() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// stale is how old a task in memory may be: its lease has long to go. One that is older, because the process was
+// suspended, goes back.
+const stale = lease / 2
+
+// take gives asynq the oldest task in memory that need not rest, if there is one. If all of them rest, it returns for how
+// long at least one does. asynq's heartbeater learns of the end of a run before its slot is free. So it knows of all ends
+// when asynq has a task for each slot but the one that it asks with.
+func (s *slots) take(resting func(id string, now time.Time, learned bool) time.Duration) (t Task, ok bool, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	learned := s.occupied(now)+1 == s.most // if there are more, a run is counted that is over
+	for i, ready := range s.ready {
+		if leasing.Since(ready.leased) > stale {
+			return Task{}, false, 0
+		}
+		if left := resting(ready.ID, now, learned); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		s.ready = slices.Delete(s.ready, i, i+1)
+		s.calm()
+		s.running[name{ready.Queue, ready.ID}] = running{ready.Run, now.Add(lease)}
+		return ready.Task, true, 0
+	}
+	return Task{}, false, wait
+}
+
+// calm takes the value out of arrived when no task is in memory, so that it ends no pause. The caller holds the mutex.
+func (s *slots) calm() {
+	if len(s.ready) > 0 {
+		return
+	}
+	select {
+	case <-s.arrived:
+	default:
+	}
+}
+
+// occupied returns how many slots have tasks whose leases have not ended. The others are forgotten. The caller holds the
+// mutex.
+func (s *slots) occupied(now time.Time) int {
+	if !now.After(s.leased) {
+		return len(s.running)
+	}
+	s.leased = now.Add(lease)
+	for n, r := range s.running {
+		if now.After(r.until) {
+			delete(s.running, n)
+		} else if r.until.Before(s.leased) {
+			s.leased = r.until
+		}
+	}
+	return len(s.running)
+}
+
+// extend notes that asynq has extended its leases on tasks of a queue, which takes the time when it began to. A lease that
+// has ended meanwhile stays so.
+func (s *slots) extend(queue string, ids []string, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, id := range ids {
+		n := name{queue, id}
+		if r, ok := s.running[n]; ok && !now.After(r.until) {
+			s.running[n] = running{r.run, began.Add(lease)}
+		}
+	}
+}
+
+// end notes that asynq acknowledges a task, and returns its run; ok is false when it is not known.
+func (s *slots) end(n name) (run string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.running[n]
+	delete(s.running, n)
+	return r.run, ok
+}
+
+// has reports whether asynq has a task.
+func (s *slots) has(n name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.running[n]
+	return ok
+}
+
+// full reports whether asynq has a task for each slot.
+func (s *slots) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.occupied(time.Now()) >= s.most
+}
+
+// expired takes the tasks out of memory that came no later than at a time, and returns when the next one came; the zero
+// time when there is none.
+func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.ready) > 0 && !s.ready[0].at.After(by) {
+		tasks = append(tasks, s.ready[0].Task)
+		s.ready = s.ready[1:]
+	}
+	if len(s.ready) > 0 {
+		next = s.ready[0].at
+	}
+	s.calm()
+	return tasks, next
+}

@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+)
+
+// Wakes tells the servers of a process that this process has put a task at the head of a queue.
+type Wakes chan struct{}
+
+// NewWakes returns Wakes for a number of servers. It keeps one wake for each of them, for servers that are not pausing.
+func NewWakes(servers int) Wakes { return make(Wakes, servers) }
+
+// Wake ends a present or the next pause of one server. It never waits: when as many wakes as there are servers are
+// under way, each of them checks all of its queues afterwards.
+func (w Wakes) Wake() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// pacer paces the checks of one idle server. asynq sleeps between them, and nothing can wake it. Instead, the pacer
+// holds the last fetch of a check that found nothing, for the interval or until this process puts a task at the head of
+// a queue, or the bell rings. So a task starts within milliseconds, and an idle server checks no more often than before.
+//
+// Each server has its own pacer. A server fetches from one queue after another, and only between two checks, when all
+// of its queues were empty, may a wake reach it. If it were held in the middle of a check, it would take a wake and
+// miss the task.
+type pacer struct {
+	interval time.Duration // the longest pause
+	queues   int64         // the number of fetches in a check
+	stopping <-chan struct{}
+	woken    Wakes
+	arrived  <-chan struct{} // a task lies in memory
+	bell     *bell
+
+	empty   atomic.Int64 // fetches of this check that found nothing
+	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
+	heard   atomic.Bool  // the bell has ended the last pause
+}
+
+func newPacer(opts Options, in *intake.Intake, bell *bell) *pacer {
+	p := &pacer{
+		interval: opts.Interval, queues: int64(len(intake.Served(opts.Queues))), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
+		bell: bell,
+	}
+	if in.AllAtOnce() {
+		p.queues = 1
+	}
+	return p
+}
+
+// fetched holds the last fetch of a check that found nothing, and reports whether a task may have come meanwhile.
+func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
+	switch {
+	case errors.Is(err, redis.Nil):
+		if p.empty.Add(1) >= p.queues {
+			p.empty.Store(0)
+			return p.pause(ctx)
+		}
+	case err != nil && redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+	default: // a task ends the check, and so does an error
+		p.empty.Store(0)
+	}
+	return false
+}
+
+// pause waits for between 0.66 and 0.94 of the interval, so that servers do not check in step. It reports
+// whether a task may have come.
+func (p *pacer) pause(ctx context.Context) (come bool) {
+	timer := time.NewTimer(max(p.interval*66/100+rand.N(max(p.interval*28/100, 1))-2*CheckInterval, 0))
+	defer timer.Stop()
+	stopping := p.stopping
+	if p.stopped.Load() {
+		stopping = nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-stopping:
+		p.stopped.Store(true)
+	case <-p.woken:
+		return true
+	case <-p.arrived:
+		return true
+	case <-p.bell.listen():
+		p.heard.Store(true)
+		return true
+	case <-timer.C:
+	}
+	return false
+}
+
+// followed notes whether the fetch after a pause that has ended early has found a task.
+func (p *pacer) followed(err error) {
+	if p.heard.Swap(false) && (err == nil || errors.Is(err, redis.Nil)) {
+		p.bell.followed(err == nil, p.interval)
+	}
+}

@@ -1,0 +1,99 @@
+package colocated
+
+import (
+	"context"
+	"sync"
+)
+
+// Release is the release of the locks of a task. It is carried out once: by the script that acknowledges the task
+// ([Release.Answered]), or on its own ([Release.Run]).
+type Release struct {
+	Keys  []string // lock, fence counter and subscription of each
+	Owner string
+	Tops  []int64 // the last token of each
+	// Strict says that the task is not done if one of its locks was another owner's before the acknowledgement.
+	Strict bool
+	// Plan, when not nil, is called once for each of the Names, right before the script that acknowledges the task is
+	// sent. It returns how many of the tasks to wake that are parked on the key.
+	Plan func(name string) int
+	// Names are the business keys.
+	Names []string
+	// Place says what the end of the run makes of the task's place in the sequence of its key, which is the only one.
+	Place Place
+
+	send func(ctx context.Context, sent bool) (Outcome, error)
+	then []func(Outcome, error)
+	late func()
+	once sync.Once
+}
+
+// Locks adds the locks alone to a list.
+func (r *Release) Locks(to []string) []string {
+	for i := 0; i < len(r.Keys); i += 3 {
+		to = append(to, r.Keys[i])
+	}
+	return to
+}
+
+// Place is what becomes of the place of a task whose run ends.
+type Place string
+
+// The Places: the task has none, gives it up, or keeps it and holds up the others.
+const (
+	NoPlace Place = ""
+	Leaves  Place = "leaves"
+	Stays   Place = "stays"
+)
+
+// Outcome is the outcome of a release.
+type Outcome struct {
+	Scripted bool    // the script that acknowledges the task has carried it out: the task has no place any more that it gives up
+	Lost     int     // position of the first key that another owner has, or has had, since; 0 for none
+	Foreign  bool    // that owner knows no fence counters: it is a program that wakes no task
+	Notify   bool    // another caller waits for one of the keys
+	Parked   bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
+	Woken    []Woken // what was woken
+}
+
+// Woken are the tasks that the script which has released a key has moved to the heads of their queues.
+type Woken struct {
+	Key     int // its position, from 1
+	Left    int // how many tasks are still parked on it
+	Pending int // how many of the woken ones the fetch of the script has not taken
+	Entries []string
+}
+
+// NewRelease returns a Release. send carries it out on its own; sent says that a script may have done so before.
+func NewRelease(keys []string, owner string, tops []int64,
+	send func(ctx context.Context, sent bool) (Outcome, error),
+) *Release {
+	return &Release{Keys: keys, Owner: owner, Tops: tops, send: send}
+}
+
+// Then has a function called with the outcome, after those of earlier calls. It must be called before the release is
+// carried out.
+func (r *Release) Then(do func(Outcome, error)) { r.then = append(r.then, do) }
+
+// IfLate sets what [Release.Late] calls. It must be called before the release is carried out.
+func (r *Release) IfLate(do func()) { r.late = do }
+
+// Late says that the release takes long, so that nobody in this process waits for its end any more.
+func (r *Release) Late() {
+	if r.late != nil {
+		r.late()
+	}
+}
+
+// Answered notes that a script has carried out the release.
+func (r *Release) Answered(o Outcome) { r.once.Do(func() { r.end(o, nil) }) }
+
+// Run carries the release out on its own, unless it is over. sent says that a script may have done so before.
+func (r *Release) Run(ctx context.Context, sent bool) {
+	r.once.Do(func() { r.end(r.send(ctx, sent)) })
+}
+
+func (r *Release) end(o Outcome, err error) {
+	for _, do := range r.then {
+		do(o, err)
+	}
+}

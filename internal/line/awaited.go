@@ -1,0 +1,78 @@
+package line
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/holdings"
+)
+
+// Awaited tells the reports of a worker which tasks wait: see [holdings.Parked].
+type Awaited struct{ *Engine }
+
+// Count returns how many tasks are parked.
+func (a Awaited) Count(ctx context.Context) (int, error) {
+	n, err := a.client.ZCard(ctx, a.index).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count parked tasks: %w", err)
+	}
+	return int(n), nil
+}
+
+// Waiting returns for each key how many tasks wait for it, and the longest wait.
+func (a Awaited) Waiting(ctx context.Context, keys []string) (map[string]holdings.Point, error) {
+	counts, first := make([]*redis.IntCmd, len(keys)), make([]*redis.ZSliceCmd, len(keys))
+	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, key := range keys {
+			counts[n], first[n] = p.ZCard(ctx, WaitersKey(key)), p.ZRangeWithScores(ctx, WaitersKey(key), 0, 0)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the waiters of keys: %w", err)
+	}
+	found := make(map[string]holdings.Point, len(keys))
+	for n, key := range keys {
+		p := holdings.Point{Waiting: int(counts[n].Val())}
+		if oldest := first[n].Val(); len(oldest) > 0 {
+			p.Oldest = max(time.Since(time.UnixMicro(int64(oldest[0].Score))), 0)
+		}
+		found[key] = p
+	}
+	return found, nil
+}
+
+// Awaited returns the keys of the n tasks that were parked first, those of most tasks first.
+func (a Awaited) Awaited(ctx context.Context, n int) ([]string, error) {
+	entries, err := a.client.ZRange(ctx, a.index, 0, int64(n)-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list parked tasks: %w", err)
+	}
+	sets := make([]*redis.StringCmd, len(entries))
+	_, err = a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, entry := range entries {
+			t, _ := ParseEntry(entry) // what is no entry is no task
+			sets[n] = p.HGet(ctx, t.Hash(), "railtoken:waiters")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read what tasks wait for: %w", err)
+	}
+	tasks := map[string]int{}
+	for _, set := range sets {
+		if key, ok := KeyOf(set.Val()); ok {
+			tasks[key]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(tasks), func(a, b string) int {
+		return cmp.Or(cmp.Compare(tasks[b], tasks[a]), cmp.Compare(a, b))
+	}), nil
+}

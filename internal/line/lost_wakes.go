@@ -1,0 +1,230 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// followUpFirst is when a wake is checked, and followUpMost the longest time between two checks of the same tasks.
+	followUpFirst = 500 * time.Millisecond
+	followUpMost  = 30 * time.Second
+	followUpLimit = 5 * time.Second // bounds one check
+)
+
+// lastWake is the last wake of a key that has more waiters. A woken task may never come: it was deleted or archived
+// before a worker fetched it, its queue was paused or lost its workers, or all of these are busy. Then no task would
+// release the key, and the waiters would have to wait for their timers. A wake of a waiter whose slot is moving is
+// retried until the slot has arrived.
+type lastWake struct {
+	target  wakeTarget // one task, when WakeTask woke it; else any waiter
+	tasks   []Task
+	moving  bool
+	wait    time.Duration
+	timer   *time.Timer
+	owed    time.Time // when another process looks whether a task has come
+	changes int
+}
+
+// followUp has a wake checked later, in place of the previous wake of its key. If no waiter is left, no wake of the key
+// is checked any more. The tasks in c.late may still come, and count as woken. It reports false when the Engine is
+// closed.
+func (e *Engine) followUp(c call, w Woken) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := e.lastWakes[c.target.key]
+	none, over := len(w.Tasks) == 0 && !w.Pending, w.Left == 0 && !w.Pending
+	switch {
+	case e.closed || none && !over || over && f == nil:
+		return !e.closed
+	case over:
+		f.timer.Stop()
+		delete(e.lastWakes, c.target.key)
+		return true
+	case f == nil:
+		f = &lastWake{}
+		f.timer = time.AfterFunc(time.Hour, func() { e.checkWake(c.target.key, f) })
+		e.lastWakes[c.target.key] = f
+	}
+	switch {
+	case !w.Pending:
+		f.wait = followUpFirst
+	case f.moving:
+		f.wait = min(f.wait+f.wait/4, followUpMost)
+	default:
+		f.wait = movingFirst
+	}
+	f.target, f.tasks, f.moving = c.target, slices.Concat(c.late, w.Tasks), w.Pending
+	f.owed = time.Now().Add(owedAfter)
+	f.changes++
+	changes := f.changes
+	f.timer.Reset(f.wait)
+	if e.steps && w.Left > 0 && len(w.Tasks) > 0 { // on one node the script has noted it
+		e.pending.Go(func() {
+			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
+			defer cancel()
+			if err := e.owe(ctx, c.target.key, owedAfter); err != nil {
+				e.log.WarnContext(ctx, "a wake is followed up by this process alone", "error", err)
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if f.changes == changes {
+				f.owed = time.Now().Add(owedAfter)
+			}
+		})
+	}
+	return true
+}
+
+// checkWake checks whether one of the tasks that were woken for a key has come; if not, it wakes the next waiter that
+// can run.
+func (e *Engine) checkWake(key string, f *lastWake) {
+	e.mu.Lock()
+	if e.closed || e.lastWakes[key] != f {
+		e.mu.Unlock()
+		return
+	}
+	e.pending.Add(1)
+	was := *f
+	e.mu.Unlock()
+	defer e.pending.Done()
+
+	ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
+	defer cancel()
+	var late []Task
+	var again bool
+	var owed time.Time
+	var err error
+	if was.moving {
+		var w Woken
+		w, err = e.wakeNow(ctx, was.target, WakeOptions{}, nil)
+		e.repaired(key, w, false)
+		again = err != nil
+	} else {
+		var came, held bool
+		came, late, err = e.haveCome(ctx, key, was.tasks)
+		if err == nil && !came && len(late) == 0 {
+			held, err = e.isHeld(ctx, key)
+		}
+		if err == nil && !came && !held {
+			err = e.wakeAnother(ctx, was, late)
+		}
+		again = len(late) > 0 || held // it may still come, or have been the last one to hold the key
+		switch {
+		case err != nil:
+		case came:
+			err = e.paid(ctx, key, was.owed)
+		case again:
+			in := min(2*was.wait, followUpMost) + owedAfter
+			err = e.owe(ctx, key, in)
+			owed = time.Now().Add(in)
+		}
+	}
+	if err != nil {
+		e.log.Warn("a wake could not be followed up; the waiters' timers will bring them back", "error", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed || e.lastWakes[key] != f:
+	case f.changes != was.changes: // there was another wake
+	case again:
+		f.wait, f.owed = min(2*f.wait, followUpMost), owed
+		f.timer.Reset(f.wait)
+	default:
+		delete(e.lastWakes, key)
+	}
+}
+
+// haveCome reports whether one of the woken tasks has come: it runs, or was refused and is parked again. Then the
+// holder of the key makes the next wake, and another one now would wake a task only to be refused. late are the tasks
+// that no server has fetched yet.
+func (e *Engine) haveCome(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
+	for _, t := range tasks {
+		state, err := e.client.HGet(ctx, t.Hash(), "state").Result()
+		switch {
+		case errors.Is(err, redis.Nil):
+		case err != nil:
+			return false, nil, err
+		case state == "active":
+			return true, nil, nil
+		case state == "retry":
+			err := e.client.ZScore(ctx, WaitersKey(key), t.Entry()).Err()
+			if err == nil {
+				return true, nil, nil
+			}
+			if !errors.Is(err, redis.Nil) {
+				return false, nil, err
+			}
+		case state == "pending":
+			late = append(late, t)
+		}
+	}
+	return false, late, nil
+}
+
+// isHeld reports whether the key of a woken task is held that is gone. Then the task has probably run and is done, and
+// another server has made the next wake: one more would wake a task only to be refused. If the locks are elsewhere, that
+// is not known.
+func (e *Engine) isHeld(ctx context.Context, key string) (bool, error) {
+	if e.lockOf == nil {
+		return false, nil
+	}
+	lock, _ := e.lockOf(key)
+	n, err := e.client.Exists(ctx, lock).Result()
+	return n > 0, err
+}
+
+// areStuck reports whether no server can fetch these tasks, however many slots are free: their queues are paused or have no
+// server. Otherwise all slots that could take one of them are occupied. It is true if there are none.
+func (e *Engine) areStuck(ctx context.Context, late []Task) (bool, error) {
+	queues, starved := e.lastUnserved()
+	for _, t := range late {
+		if slices.Contains(queues[:len(queues)-starved], t.Queue) {
+			continue
+		}
+		paused, err := e.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
+		if err != nil || paused == 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// wakeAnother wakes a waiter in place of tasks that do not come. Late tasks are at the heads of their queues and are
+// not fetched: the queue is paused, no server works on it, or all of its servers are busy. Another task of the same
+// queue would not come sooner.
+func (e *Engine) wakeAnother(ctx context.Context, was lastWake, late []Task) error {
+	if was.target.task != (Task{}) {
+		left, err := e.front(ctx, was.target.key, "")
+		if err != nil || len(left.Next) == 0 || left.Next[0] == was.tasks[0] {
+			return err // the first task of the sequence holds it up
+		}
+		w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key, task: left.Next[0]}, WakeOptions{}, nil)
+		e.repaired(was.target.key, w, len(late) == 0)
+		return err
+	}
+	if len(late) > 0 {
+		e.lookForUnserved(ctx) // for the next wake
+	}
+	lost, err := e.areStuck(ctx, late)
+	if err != nil {
+		return err
+	}
+	w, err := e.wakeNow(ctx, was.target, WakeOptions{}, late)
+	e.repaired(was.target.key, w, lost)
+	return err
+}
+
+// repaired reports a wake that no caller has asked for. lost says that the wake before it went to no task that can run.
+func (e *Engine) repaired(key string, w Woken, lost bool) {
+	for _, t := range w.Tasks {
+		if e.repair != nil {
+			e.repair(key, t, lost)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package line
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/replay.lua
+	replaySource string
+
+	replayScript = redis.NewScript(recordSource + replaySource)
+)
+
+// Replay moves an archived task to the tail of its queue and resets its conflicts. It returns "archived" when it did
+// so, and otherwise the state of the task; "gone" when asynq knows no such task.
+func (e *Engine) Replay(ctx context.Context, t Task) (string, error) {
+	keys := []string{t.Hash(), t.Prefix() + "archived", t.Prefix() + "pending"}
+	return e.runSettled(ctx, replayScript, keys, t.ID, time.Now().UnixNano())
+}

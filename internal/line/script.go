@@ -1,0 +1,173 @@
+package line
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
+)
+
+// The functions of the scripts: each rule has one source, for one node and for a Cluster.
+var (
+	//go:embed lua/task.lua
+	taskSource string
+	//go:embed lua/record.lua
+	recordSource string
+	//go:embed lua/waiters.lua
+	waitersSource string
+	//go:embed lua/index.lua
+	indexSource string
+	//go:embed lua/state.lua
+	stateSource string
+	//go:embed lua/head.lua
+	headSource string
+	//go:embed lua/sequence.lua
+	sequenceSource string
+	//go:embed lua/owe.lua
+	oweSource string
+	//go:embed lua/suspend.lua
+	suspendSource string
+
+	suspendStep  = stepOf("suspend", recordSource, taskSource, stateSource, suspendSource)
+	postponeStep = stepOf("postpone", taskSource, stateSource)
+	deferStep    = stepOf("defer", taskSource, stateSource)
+	standStep    = stepOf("stand", recordSource)
+	forgetStep   = stepOf("forget", recordSource)
+	unplaceStep  = stepOf("unplace", recordSource)
+	leaveStep    = stepOf("leave", recordSource)
+	joinStep     = stepOf("join", waitersSource)
+	lookStep     = stepOf("look", waitersSource)
+	discardStep  = stepOf("discard", waitersSource)
+	enterStep    = stepOf("enter", indexSource)
+	enlistStep   = stepOf("enlist", headSource)
+	headStep     = stepOf("head", headSource)
+	oweStep      = stepOf("owe", oweSource)
+	paidStep     = stepOf("paid", oweSource)
+	endedStep    = stepOf("ended", taskSource, stateSource)
+	checkStep    = stepOf("check", taskSource, stateSource)
+	hastenStep   = stepOf("hasten", taskSource, stateSource)
+	promoteStep  = stepOf("promote", taskSource, stateSource)
+)
+
+// stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all
+// of them, and the first is the function's first argument. While a slot moves from one node to another, Redis refuses a
+// script before it begins unless all of its declared keys are in one place. With undeclared keys the script would fail
+// in the middle of its work.
+func stepOf(function string, sources ...string) *redis.Script {
+	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
+}
+
+// A scriptCall is a script and what it is called with.
+type scriptCall struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
+
+// step runs one step.
+func (e *Engine) step(ctx context.Context, script *redis.Script, key string, args ...any) *redis.Cmd {
+	return script.Run(ctx, e.client, []string{key}, args...)
+}
+
+// pipeline runs scripts in one round trip to each node, and returns the reply of each.
+func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
+	replies := make([]*redis.Cmd, len(calls))
+	if len(calls) == 1 {
+		replies[0] = calls[0].script.Run(ctx, e.client, calls[0].keys, calls[0].args...)
+		return replies
+	}
+	_, _ = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, c := range calls {
+			args := []any{"evalsha", c.script.Hash(), len(c.keys)}
+			for _, key := range c.keys {
+				args = append(args, key)
+			}
+			replies[i] = redis.NewCmd(ctx, append(args, c.args...)...)
+			replies[i].SetFirstKeyPos(3)
+			// go-redis would send all commands of a pipeline to a Cluster again when the first one is refused because a
+			// slot moves, and those of another node to both nodes at the same time.
+			_ = pipe.Process(ctx, pipeline.Once{Cmd: replies[i]}) // the reply has the error
+		}
+		return nil
+	})
+	for i, c := range calls {
+		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
+			replies[i] = c.script.Eval(ctx, e.client, c.keys, c.args...)
+		}
+	}
+	return replies
+}
+
+// unexpected is the error of a reply that the script cannot have given.
+func unexpected(reply any) error {
+	return fmt.Errorf("unexpected script reply: %v", reply)
+}
+
+// reply reads what a script has returned, value by value. err is that of the call, or of the first value that the
+// script cannot have returned.
+type reply struct {
+	all, rest []any
+	err       error
+}
+
+func replyOf(cmd *redis.Cmd) *reply {
+	all, err := cmd.Slice()
+	return &reply{all, all, err}
+}
+
+// next returns the next value, and the zero value when there is none of this kind.
+func next[T any](r *reply) (value T) {
+	ok := len(r.rest) > 0
+	if ok {
+		value, ok = r.rest[0].(T)
+		r.rest = r.rest[1:]
+	}
+	if !ok && r.err == nil {
+		r.err = unexpected(r.all)
+	}
+	return value
+}
+
+func (r *reply) number() int  { return int(next[int64](r)) }
+func (r *reply) yes() bool    { return r.number() == 1 }
+func (r *reply) text() string { return next[string](r) }
+
+// moment reads microseconds since 1970.
+func (r *reply) moment() time.Time {
+	us, err := strconv.ParseInt(r.text(), 10, 64)
+	if err != nil && r.err == nil {
+		r.err = unexpected(r.all)
+	}
+	return time.UnixMicro(us)
+}
+
+// texts reads the next n values, or all that are left.
+func (r *reply) texts(n int) []string {
+	all := make([]string, 0, len(r.rest))
+	for len(r.rest) > 0 && len(all) < n {
+		all = append(all, r.text())
+	}
+	return all
+}
+
+// number returns a boolean argument of a script.
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func anys(entries []string) []any {
+	args := make([]any, len(entries))
+	for i, entry := range entries {
+		args[i] = entry
+	}
+	return args
+}

@@ -1,0 +1,298 @@
+package line_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// holder is a task that was fetched with its locks.
+type holder struct {
+	*solo
+	in       *intake.Intake
+	stopping chan struct{} // closed when its server fetches no more
+	unserved []string      // queues
+	task     intake.Task
+}
+
+// newHolder returns the holder of some keys, encoded, on a server that fetches no more.
+func newHolder(t *testing.T, keys string) *holder {
+	t.Helper()
+	h := newFetcher(t, keys)
+	close(h.stopping)
+	return h
+}
+
+func newFetcher(t *testing.T, keys string) *holder {
+	t.Helper()
+	h := &holder{solo: newSolo(t), stopping: make(chan struct{})}
+	single, err := locking.NewSingle(h.Client, locking.SingleOptions{})
+	h.OK(err)
+	t.Cleanup(func() { _ = single.Close() })
+	(&holds{solo: h.solo}).record("holder", keys)
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	parkings := h.Engine.ParkingAtFetch()
+	parkings.Unserved = func() []string { return h.unserved }
+	h.in = intake.New(h.Client, intake.Options{
+		Slots: 1, Locks: colocated.Of(single), Types: &types, Parking: parkings, Stopping: h.stopping,
+	})
+	_, err = h.in.Fetch(t.Context(), "default")
+	h.OK(err)
+	var ok bool
+	if h.task, ok = h.in.Take(); !ok || h.task.Taken == nil {
+		t.Fatalf("the task comes as %+v", h.task)
+	}
+	return h
+}
+
+// wait parks a task, whose keys are recorded, on one of them.
+func (h *holder) wait(id, keys, key string) {
+	h.Helper()
+	(&holds{solo: h.solo}).record(id, keys)
+	lock := "railtoken:lock:{" + key + "}"
+	_, err := h.Engine.Park(h.Context(), h.Begin(line.Task{Queue: "default", ID: id}), key, line.ParkOptions{
+		RetryAfter: wake, Locks: []line.RedisKeys{{Lock: lock, Notify: lock + ":notify"}},
+	})
+	h.OK(err)
+}
+
+// acknowledge ends the run of the holder, which releases its keys and wakes so many tasks for each. text is the script that ends it,
+// "" for asynq's "done".
+func (h *holder) acknowledge(most int, text string) (got colocated.Outcome) {
+	h.Helper()
+	release := h.task.Taken.Release(nil)
+	release.Plan, release.Names = func(string) int { return most }, h.task.Taken.Keys
+	release.Then(func(o colocated.Outcome, err error) {
+		h.OK(err)
+		got = o
+	})
+	queue := "asynq:{default}:"
+	ok, err := h.in.Acknowledge(h.Context(), intake.Acknowledgement{
+		Queue: "default", ID: "holder", Done: text == "", Text: text, Release: release,
+		Keys: []string{queue + "active", queue + "lease", queue + "t:holder", queue + "processed:today", queue + "processed", queue + "retry"},
+		Args: []any{"holder", time.Now().Add(time.Hour).Unix(), int64(1) << 62},
+	})
+	if !ok || err != nil {
+		h.Fatal(ok, err)
+	}
+	return got
+}
+
+// waited leaves the traces of a task that has waited and was brought back by its timer.
+func (h *holder) waited() {
+	h.Helper()
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", "railtoken:waiters", "railtoken:waiters:{k}", "railtoken:place", 1).Err())
+	for _, set := range []string{"railtoken:waiters:{k}", line.ParkedIndex} {
+		h.OK(h.Client.ZAdd(h.Context(), set, redis.Z{Score: 1, Member: "7:defaultholder"}).Err())
+	}
+}
+
+// dump is all that Redis has, without exact times.
+func dump(t *testing.T, client *redis.Client) map[string]string {
+	t.Helper()
+	ctx, all := t.Context(), map[string]string{}
+	for _, key := range client.Keys(ctx, "*").Val() {
+		var text string
+		switch kind := client.Type(ctx, key).Val(); kind {
+		case "hash":
+			fields := client.HGetAll(ctx, key).Val()
+			for _, field := range []string{"railtoken:first", "railtoken:place", "railtoken:nonce", "railtoken:woken", "pending_since"} {
+				if _, ok := fields[field]; ok {
+					fields[field] = "set"
+				}
+			}
+			text = fmt.Sprint(fields)
+		case "zset":
+			for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+				text += fmt.Sprint(z.Member, " ")
+				if strings.HasSuffix(key, ":retry") {
+					text += time.Until(time.Unix(int64(z.Score), 0)).Round(5*time.Second).String() + " "
+				}
+			}
+		case "list":
+			text = fmt.Sprint(client.LRange(ctx, key, 0, -1).Val())
+		case "set":
+			text = fmt.Sprint(slices.Sorted(slices.Values(client.SMembers(ctx, key).Val())))
+		}
+		all[key] = text
+	}
+	return all
+}
+
+// An acknowledgement wakes the tasks that a wake would wake after it, or none of them.
+func TestAnAcknowledgementWakesAsAWakeDoes(t *testing.T) {
+	t.Parallel()
+	spoil := func(id string, fields ...any) func(h *holder) {
+		return func(h *holder) { h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, fields...).Err()) }
+	}
+	for name, tt := range map[string]struct {
+		most    int
+		waiters []string
+		prepare func(h *holder)
+		woken   []string // by the acknowledgement
+	}{
+		"the only one":         {most: 1, waiters: []string{"a"}, woken: []string{"a"}},
+		"the first":            {most: 1, waiters: []string{"a", "b", "c"}, woken: []string{"a"}},
+		"some":                 {most: 2, waiters: []string{"a", "b", "c", "d"}, woken: []string{"a", "b"}},
+		"as many as there are": {most: 3, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
+		"more than there are":  {most: 5, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
+		"none is to be woken":  {most: 0, waiters: []string{"a"}},
+		"none waits":           {most: 1},
+		"the next one stands far behind": {
+			most: 9, waiters: strings.Split("abcdefghijklmn", ""), woken: strings.Split("abcdefghi", ""),
+		},
+		"one behind cannot run":   {most: 1, waiters: []string{"a", "b"}, prepare: spoil("b", "railtoken:deadline", 1), woken: []string{"a"}},
+		"the first is overdue":    {most: 2, waiters: []string{"a", "b"}, prepare: spoil("a", "railtoken:deadline", 1)},
+		"the second is overdue":   {most: 2, waiters: []string{"a", "b"}, prepare: spoil("b", "railtoken:deadline", 1)},
+		"it waits for another":    {most: 1, waiters: []string{"a", "b"}, prepare: spoil("a", "railtoken:waiters", "railtoken:waiters:{other}")},
+		"it has begun by itself":  {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.Begin(line.Task{Queue: "default", ID: "a"}) }},
+		"its timer has rung":      {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.RunTask("default", "a")) }},
+		"it is gone":              {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.DeleteTask("default", "a")) }},
+		"it is archived":          {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.ArchiveTask("default", "a")) }},
+		"its queue is paused":     {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.PauseQueue("default")) }},
+		"its queue has no server": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.unserved = []string{"x", "default"} }},
+		"another queue has none":  {most: 1, waiters: []string{"a"}, woken: []string{"a"}, prepare: func(h *holder) { h.unserved = []string{"defaults", "fault"} }},
+		"it is in no set": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) {
+			h.OK(h.Client.ZRem(h.Context(), "asynq:{default}:retry", "a").Err())
+		}},
+		"the holder came by its timer": {most: 1, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: (*holder).waited},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rooms := [2]*holder{newHolder(t, "k"), newHolder(t, "k")}
+			for _, h := range rooms {
+				for _, id := range tt.waiters {
+					h.wait(id, "k", "k")
+				}
+				if tt.prepare != nil {
+					tt.prepare(h)
+				}
+			}
+			leaver := line.Task{Queue: "default", ID: "holder"}
+			follow := func(h *holder) {
+				if tt.most > 0 && len(tt.waiters) > 0 {
+					_, err := h.Engine.Wake(t.Context(), "k", line.WakeOptions{Leaver: leaver, Most: tt.most})
+					h.OK(err)
+				}
+			}
+			got := rooms[0].acknowledge(tt.most, "")
+			var woken []string
+			for _, w := range got.Woken {
+				for _, entry := range w.Entries {
+					task, err := line.ParseEntry(entry)
+					rooms[0].OK(err)
+					woken = append(woken, task.ID)
+				}
+				if w.Key != 1 || w.Left != len(tt.waiters)-len(w.Entries) || w.Pending != len(w.Entries) {
+					t.Errorf("the acknowledgement tells %+v", w)
+				}
+			}
+			if !slices.Equal(woken, tt.woken) || got.Parked != (len(woken) == 0 && len(tt.waiters) > 0) {
+				t.Errorf("the acknowledgement has woken %v, want %v; left to the caller: %t", woken, tt.woken, got.Parked)
+			}
+			if len(woken) == 0 {
+				follow(rooms[0])
+			}
+			rooms[1].acknowledge(0, "")
+			follow(rooms[1])
+			byAck, byWake := dump(t, rooms[0].Client), dump(t, rooms[1].Client)
+			for key, text := range byAck {
+				if text != byWake[key] {
+					t.Errorf("%s: %q by an acknowledgement, %q by a wake", key, text, byWake[key])
+				}
+			}
+			if len(byAck) != len(byWake) {
+				t.Errorf("%v by an acknowledgement, %v by a wake", byAck, byWake)
+			}
+		})
+	}
+}
+
+// A failed task that was brought back by its timer is still among the waiters. Its release must not wake it before its
+// retry is due.
+func TestAReleaseDoesNotWakeTheTaskThatMadeIt(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t, "k")
+	h.waited()
+	h.OK(h.Client.Set(t.Context(), "railtoken:lock:{k}:notify", "1", time.Minute).Err())
+	h.acknowledge(1, `redis.call('LREM', KEYS[1], 0, ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZADD', KEYS[6], ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[3], 'state', 'retry')
+return redis.status_reply('OK')`)
+	if n := h.Client.LLen(t.Context(), "asynq:{default}:pending").Val(); n > 0 {
+		t.Error("the task has woken itself")
+	}
+	if waiting := h.Waiting("k"); len(waiting) > 0 {
+		t.Errorf("%v wait for the key", waiting)
+	}
+}
+
+func TestAnAcknowledgementWakesForEachKeyThatItCan(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t, "j k l")
+	h.wait("a", "j", "j")
+	h.wait("b", "k", "k")
+	h.OK(h.Client.HSet(t.Context(), "asynq:{default}:t:b", "railtoken:deadline", 1).Err())
+	got := h.acknowledge(1, "")
+	if len(got.Woken) != 1 || got.Woken[0].Key != 1 || !slices.Equal(got.Woken[0].Entries, []string{"7:defaulta"}) || !got.Parked {
+		t.Errorf("the acknowledgement tells %+v, want the task of the first key, and one that is left to the caller", got)
+	}
+	if n := h.Client.Exists(t.Context(), "railtoken:lock:{j}", "railtoken:lock:{k}", "railtoken:lock:{l}").Val(); n > 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+// The fetch leaves the lock to a caller that has heard of the release.
+func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
+	t.Parallel()
+	for name, heard := range map[string]bool{"nobody else waits": false, "a caller waits elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFetcher(t, "k")
+			h.wait("a", "k", "k")
+			h.wait("b", "k", "k")
+			if heard {
+				subscription := h.Client.Subscribe(t.Context(), "railtoken:lock:{k}")
+				t.Cleanup(func() { _ = subscription.Close() })
+				_, err := subscription.Receive(t.Context())
+				h.OK(err)
+			}
+			got := h.acknowledge(2, "")
+			if len(got.Woken) != 1 || len(got.Woken[0].Entries) != 2 || got.Woken[0].Pending != 1 {
+				t.Errorf("the acknowledgement tells %+v, want two tasks, one of which is pending", got)
+			}
+			next, _ := h.in.Take()
+			if next.ID != "a" || !next.Woken || next.WokenFor <= 0 || (next.Taken == nil) != heard {
+				t.Errorf("the task that was woken comes as %+v", next)
+			}
+		})
+	}
+}
+
+// Tasks that were woken to be on standby take no slot from one whose key is free.
+func TestTasksWhoseKeysAreFreeComeBeforeThoseForStandby(t *testing.T) {
+	t.Parallel()
+	h := newFetcher(t, "j k")
+	for _, id := range []string{"j1", "j2", "k1", "k2"} {
+		h.wait(id, id[:1], id[:1])
+	}
+	if got := h.acknowledge(2, ""); len(got.Woken) != 2 || len(got.Woken[0].Entries) != 2 || len(got.Woken[1].Entries) != 2 {
+		t.Fatalf("the acknowledgement tells %+v, want four tasks", got)
+	}
+	next, _ := h.in.Take() // for the only slot
+	pending := h.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
+	if next.ID != "k1" || next.Taken == nil || !slices.Equal(pending, []string{"j2", "k2", "j1"}) {
+		t.Errorf("%+v comes first, and then, from the right, %v", next, pending)
+	}
+}
