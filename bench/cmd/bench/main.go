@@ -19,13 +19,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/railtoken/railtoken/bench/internal/cost"
-	"github.com/railtoken/railtoken/bench/internal/growth"
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/measure"
-	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/results"
-	"github.com/railtoken/railtoken/bench/internal/stock"
-	"github.com/railtoken/railtoken/bench/internal/targets"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
 
@@ -37,9 +33,7 @@ const (
 )
 
 // parts are the measurements, in their order.
-var parts = []func(context.Context, *measure.Env) error{
-	locks.Measure, tasks.Measure, stock.Measure, growth.Measure, cost.Measure,
-}
+var parts = []func(context.Context, *measure.Env) error{locks.Measure, tasks.Measure, cost.Measure}
 
 // modules are the libraries whose versions the report names.
 var modules = []string{
@@ -74,20 +68,20 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	r, err := o.results(ctx)
 	if r != nil && (err == nil || o.into == "") { // a part that failed leaves the whole as it is
 		if o.dir == "" {
-			err = errors.Join(err, report.Tables(out, r))
+			err = errors.Join(err, results.WriteTables(out, r))
 		} else {
-			err = errors.Join(err, report.Write(r, o.dir))
+			err = errors.Join(err, results.WriteReport(r, o.dir))
 		}
 	}
 	if err != nil {
 		fmt.Fprintln(errOut, err)
 		return statusFailed
 	}
-	verdicts := targets.Judge(r)
-	missed := targets.Missed(verdicts)
+	verdicts := results.Judge(r)
+	missed := results.Missed(verdicts)
 	o.env.Report("%d of %d targets missed; %s", len(missed), len(verdicts), r.Took)
 	if o.check && len(missed) > 0 {
-		if err := report.Missed(errOut, r); err != nil {
+		if err := results.WriteMissed(errOut, r); err != nil {
 			fmt.Fprintln(errOut, err)
 		}
 		return statusMissed

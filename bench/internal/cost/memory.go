@@ -1,4 +1,3 @@
-// Package cost measures how much Redis memory locks and waiting tasks take.
 package cost
 
 import (
@@ -9,12 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
-	"github.com/railtoken/railtoken/bench/internal/usage"
 	"github.com/railtoken/railtoken/internal/testing/process"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -39,8 +36,8 @@ const (
 	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
 )
 
-// Measure measures what each of many keys and tasks takes: the difference of used_memory before and after.
-func Measure(ctx context.Context, env *measure.Env) error {
+// memory measures what each of many keys and tasks takes: the difference of used_memory before and after.
+func memory(ctx context.Context, env *measure.Env) error {
 	steps := []func(context.Context, *store) error{
 		held, expired, waiting(bareTask, tasks.RetryUncounted),
 		waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
@@ -75,7 +72,7 @@ func withStore(ctx context.Context, env *measure.Env, t *results.Table, step fun
 	defer at.Kill()
 	s := &store{at: at, table: t, n: env.Share(items, 100)}
 	// The server gets what it keeps for itself once it has had clients and scripts.
-	err = lockall.Each(ctx, at.Addr(), lockall.Keys(warmKeys), locking.SingleOptions{}, locking.Options{}, nil)
+	err = lockEach(ctx, at.Addr(), lockKeys(warmKeys), locking.SingleOptions{}, locking.Options{}, nil)
 	if err == nil {
 		err = s.alone(ctx)
 	}
@@ -83,7 +80,7 @@ func withStore(ctx context.Context, env *measure.Env, t *results.Table, step fun
 		err = at.Probe().FlushAll(ctx).Err()
 	}
 	if err == nil {
-		s.bytes, s.keys, err = usage.Memory(ctx, at.Probe())
+		s.bytes, s.keys, err = measure.Memory(ctx, at.Probe())
 	}
 	if err != nil {
 		return err
@@ -104,7 +101,7 @@ func (s *store) alone(ctx context.Context) error {
 
 // look returns what each item takes.
 func (s *store) look(ctx context.Context) (bytes, keys float64, err error) {
-	bytes, keys, err = usage.Memory(ctx, s.at.Probe())
+	bytes, keys, err = measure.Memory(ctx, s.at.Probe())
 	return (bytes - s.bytes) / float64(s.n), (keys - s.keys) / float64(s.n), err
 }
 
@@ -132,7 +129,7 @@ func held(ctx context.Context, s *store) error {
 		defer mu.Unlock()
 		leases = append(leases, l)
 	}
-	err := lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), locking.SingleOptions{}, locking.Options{}, keep)
+	err := lockEach(ctx, s.at.Addr(), lockKeys(s.n), locking.SingleOptions{}, locking.Options{}, keep)
 	if err == nil {
 		err = s.add(ctx, "held key")
 	}
@@ -148,7 +145,7 @@ func held(ctx context.Context, s *store) error {
 // then is the figure.
 func expired(ctx context.Context, s *store) error {
 	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
-	err := lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), locking.SingleOptions{FenceTTL: shortFence}, opts, nil)
+	err := lockEach(ctx, s.at.Addr(), lockKeys(s.n), locking.SingleOptions{FenceTTL: shortFence}, opts, nil)
 	if err == nil {
 		err = s.add(ctx, "released key, until FenceTTL")
 	}

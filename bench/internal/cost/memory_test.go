@@ -1,20 +1,14 @@
-package cost_test
+package cost
 
 import (
-	"context"
-	"os/exec"
-	"regexp"
 	"testing"
-	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/cost"
-	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 func TestMemoryIsThatOfKeysAndParkedTasks(t *testing.T) {
 	t.Parallel()
-	table := measureOnce(t, "cost-memory")
+	table := measureOnce(t, "^cost-memory$").Table("cost-memory")
 	t.Run("an idle key leaves nothing after its FenceTTL", func(t *testing.T) { leavesNothing(t, table) })
 	t.Run("a parked task takes more than asynq's own", func(t *testing.T) { takesMore(t, table) })
 }
@@ -39,23 +33,4 @@ func takesMore(t *testing.T, table *results.Table) {
 			t.Errorf("%s: %v bytes, bare asynq's %v, beyond %v", name, got, bare, beyond)
 		}
 	}
-}
-
-// measureOnce measures a table once.
-func measureOnce(t *testing.T, run string) *results.Table {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("needs redis-server, which make test installs: ", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	r := &results.Results{}
-	env := &measure.Env{Dir: t.TempDir(), Rounds: 1, Scale: 3, Run: regexp.MustCompile("^" + run + "$"), Say: t.Logf, Results: r}
-	if err := cost.Measure(ctx, env); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Tables) != 1 || r.Tables[0].Name != run {
-		t.Fatalf("got %+v", r.Tables)
-	}
-	return r.Tables[0]
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
@@ -65,7 +64,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sit
 	return err
 }
 
-func (c contention) request(kind contestant.Kind, at *site) Request {
+func (c contention) request(kind Kind, at *site) Request {
 	r := Request{Name: kind.Name, Addrs: at.addrs[kind.Store], Callers: callersAll}
 	for i := range c.keys {
 		r.Keys = append(r.Keys, "contended:"+kind.Name+":"+strconv.Itoa(i))
@@ -76,14 +75,14 @@ func (c contention) request(kind contestant.Kind, at *site) Request {
 // learn warms a contestant up and finds out which of its commands come from clients; nil for etcd, which does not tell
 // its commands.
 func learn(
-	ctx context.Context, crowd crowd, at *site, kind contestant.Kind, r Request, watch time.Duration,
+	ctx context.Context, crowd crowd, at *site, kind Kind, r Request, watch time.Duration,
 ) (*server.Sent, error) {
 	warm := func() error {
 		r.Window = measure.After(0, watch)
 		_, err := crowd.contend(r)
 		return err
 	}
-	if kind.Store == contestant.OnRedis {
+	if kind.Store == OnRedis {
 		return server.Learn(ctx, at.redis[0], warm)
 	}
 	return nil, warm()
@@ -105,7 +104,7 @@ func countIn(ctx context.Context, w measure.Window, sent *server.Sent, servers f
 	return counts[1] - counts[0]
 }
 
-func addContention(t *results.Table, kind contestant.Kind, got measure.Sample, commands float64) {
+func addContention(t *results.Table, kind Kind, got measure.Sample, commands float64) {
 	row := t.Row(kind.Name)
 	acquired, waited := float64(got.Done()), time.Duration(0)
 	for _, wait := range got.Latencies {
@@ -118,7 +117,7 @@ func addContention(t *results.Table, kind contestant.Kind, got measure.Sample, c
 		row.Note = "in some slices no caller got a key"
 	}
 	t.Add(kind.Name, "acquisitions", acquired)
-	if kind.Store == contestant.OnRedis {
+	if kind.Store == OnRedis {
 		t.Add(kind.Name, "commands/acquisition", each)
 	}
 	t.Add(kind.Name, "longest/mean wait", longest)

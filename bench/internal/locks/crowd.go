@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 )
 
@@ -93,7 +92,7 @@ func Serve(in io.Reader, out io.WriteCloser) error {
 }
 
 // Callers are the contestants for contended keys that are set up in a process.
-type Callers map[string]*contestant.Locker
+type Callers map[string]*Locker
 
 // Contend lets callers of this process contend. One request is answered after another.
 func (c Callers) Contend(r Request, s *measure.Sample) error {
@@ -117,9 +116,9 @@ func (c Callers) Contend(r Request, s *measure.Sample) error {
 	return nil
 }
 
-func contendedKinds(servers int) []contestant.Kind {
+func contendedKinds(servers int) []Kind {
 	if servers > 1 {
-		return contestant.ContendedFiveNodes
+		return ContendedFiveNodes
 	}
-	return contestant.Contended
+	return Contended
 }

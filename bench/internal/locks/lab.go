@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
-	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
@@ -36,7 +34,7 @@ type site struct {
 	redis fleet
 	etcd  *etcdtest.Cluster
 	// Where clients connect: proxies when the servers are far away.
-	addrs map[contestant.Store][]string
+	addrs map[Store][]string
 }
 
 type fleet = []*server.Server
@@ -49,8 +47,8 @@ type lab struct {
 }
 
 // installed leaves out the contestants whose server is not installed, and notes that in the table.
-func (l *lab) installed(t *results.Table, kinds []contestant.Kind) []contestant.Kind {
-	return slices.DeleteFunc(slices.Clone(kinds), func(kind contestant.Kind) bool {
+func (l *lab) installed(t *results.Table, kinds []Kind) []Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind Kind) bool {
 		missing := kind.Store.Missing()
 		if missing != nil {
 			t.AddRow(kind.Name).Note = fmt.Sprintf("left out: %v; scripts/test-deps.sh installs it", missing)
@@ -81,22 +79,22 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 	if s.redis, err = l.fleet(ctx, at); err != nil {
 		return nil, err
 	}
-	s.addrs = map[contestant.Store][]string{contestant.OnRedis: server.Addrs(s.redis)}
-	if contestant.OnEtcd.Missing() == nil {
+	s.addrs = map[Store][]string{OnRedis: server.Addrs(s.redis)}
+	if OnEtcd.Missing() == nil {
 		if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
 			return nil, err
 		}
-		s.addrs[contestant.OnEtcd] = slices.Clone(s.etcd.Addrs())
+		s.addrs[OnEtcd] = slices.Clone(s.etcd.Addrs())
 		l.runs(ctx, "etcd", s.etcd, s.etcd.InMemory())
 	}
-	if at.stores && contestant.OnPostgres.Missing() == nil {
+	if at.stores && OnPostgres.Missing() == nil {
 		// It waits for its files as in production. They are in memory if there is room, as those of etcd.
 		root, inMemory := process.MemoryDir(postgresSize)
 		postgres, err := dbtest.RunPostgres(ctx, root, "fsync=on")
 		if err != nil {
 			return nil, err
 		}
-		s.addrs[contestant.OnPostgres] = []string{postgres.URL("postgres")}
+		s.addrs[OnPostgres] = []string{postgres.URL("postgres")}
 		l.runs(ctx, "PostgreSQL", postgres, inMemory)
 	}
 	for _, addrs := range s.addrs {
@@ -133,7 +131,7 @@ func (l *lab) runs(ctx context.Context, name string, s store, inMemory bool) {
 }
 
 func (l *lab) far(ctx context.Context, addr string) (string, error) {
-	p, err := distance.Listen(ctx, addr, oneWay)
+	p, err := server.StartProxy(ctx, addr, oneWay)
 	if err != nil {
 		return "", err
 	}
@@ -161,13 +159,13 @@ func (l *lab) end() error {
 
 // awaitTrust returns when railtoken trusts servers that have just started.
 func (l *lab) awaitTrust(ctx context.Context, s *site) (err error) {
-	locks, err := contestant.Plain.Open(s.addrs[contestant.OnRedis])
+	locks, err := Plain.Open(s.addrs[OnRedis])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
-	l.env.Report("railtoken must trust the servers, which takes %v after their start", contestant.TTL)
-	ctx, cancel := context.WithTimeout(ctx, 2*contestant.TTL)
+	l.env.Report("railtoken must trust the servers, which takes %v after their start", TTL)
+	ctx, cancel := context.WithTimeout(ctx, 2*TTL)
 	defer cancel()
 	return process.Poll(ctx, nil, func() error { return locks.Try(ctx, "trust", func() {}) })
 }

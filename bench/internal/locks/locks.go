@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
@@ -63,10 +62,10 @@ var blocks = []block{
 	}},
 	{"locks-contended", []place{five}, []scenario{contended("C1-five", five, contention{1, 1})}},
 	{"locks-stores", []place{stores}, []scenario{
-		{"S1", "PostgreSQL and etcd, 1 caller, keys that no other caller wants", pairs(contestant.Stores, 1, false)},
+		{"S1", "PostgreSQL and etcd, 1 caller, keys that no other caller wants", pairs(Stores, 1, false)},
 		{
 			"S64", "PostgreSQL and etcd, 64 callers of one key, which each holder releases at once",
-			pairs(contestant.WaitingStores, callersAll, true),
+			pairs(WaitingStores, callersAll, true),
 		},
 	}},
 	{"locks-outage", []place{five, broken}, []scenario{
@@ -119,9 +118,9 @@ func (b *bench) block(ctx context.Context, bl block) (err error) {
 
 // alone is callers of keys that no other caller wants.
 func alone(at place, callers int) scenario {
-	letter, where, kinds := "A", "one server", contestant.OneNode
+	letter, where, kinds := "A", "one server", OneNode
 	if at.servers > 1 {
-		letter, where, kinds = "B", "five servers", contestant.FiveNodes
+		letter, where, kinds = "B", "five servers", FiveNodes
 	}
 	name, how := fmt.Sprint(letter, callers), fmt.Sprintf("%d callers", callers)
 	if callers == 1 {
@@ -130,7 +129,7 @@ func alone(at place, callers int) scenario {
 	if at.far {
 		name, where = name+"-far", where+" 2 ms away"
 		if callers > 1 {
-			kinds = slices.Concat(kinds, contestant.Pooled(kinds, callers))
+			kinds = slices.Concat(kinds, Pooled(kinds, callers))
 		}
 	}
 	return scenario{name, fmt.Sprintf("%s, %s, keys that no other caller wants", where, how), pairs(kinds, callers, false)}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(dbtest.Stopping(m).Run())
 }
 
 func TestAShortRunFillsItsTables(t *testing.T) {
@@ -48,9 +47,9 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		rows    []string
 		columns []string // with a value of each round in each row
 	}{
-		{"C4x8", names(contestant.Contended), []string{"of ideal", "longest/mean wait"}},
-		{"A128-far", slices.Concat(names(contestant.OneNode), wide), []string{"p50 µs", "p99 µs", "pairs/s"}},
-		{"S64", names(contestant.WaitingStores), []string{"p50 µs", "pairs/s"}},
+		{"C4x8", names(locks.Contended), []string{"of ideal", "longest/mean wait"}},
+		{"A128-far", slices.Concat(names(locks.OneNode), wide), []string{"p50 µs", "p99 µs", "pairs/s"}},
+		{"S64", names(locks.WaitingStores), []string{"p50 µs", "pairs/s"}},
 	} {
 		if len(r.Tables) <= i || r.Tables[i].Name != want.table {
 			t.Fatalf("table %d is not %s: %+v", i, want.table, r.Tables)
@@ -62,7 +61,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 			for _, column := range want.columns {
 				values, least := row.Values[column], 2
 				switch { // on a busy machine, callers may get no key in so short a slice
-				case row.Name == contestant.Etcd.Name:
+				case row.Name == locks.Etcd.Name:
 					least = 0
 				case table.Name == "C4x8":
 					least = 1
@@ -83,11 +82,11 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		!strings.HasPrefix(versions[1], "PostgreSQL 1") {
 		t.Errorf("the versions are %q", versions)
 	}
-	acquired := r.Table("C4x8").Of(contestant.Redislock.Name, "acquisitions")
+	acquired := r.Table("C4x8").Of(locks.Redislock.Name, "acquisitions")
 	if len(acquired) == 0 || slices.Max(acquired) == 0 {
 		t.Error("redislock acquires nothing")
 	}
-	for i, each := range r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition") {
+	for i, each := range r.Table("C4x8").Of(locks.Redislock.Name, "commands/acquisition") {
 		// Two for each acquisition. Holders of the 8 keys may have sent the first one before the window, and send the second
 		// one after it.
 		if n := acquired[i]; n > 0 && !(math.Round(each*n) >= max(2*n-16, 1)) {
@@ -95,7 +94,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		}
 	}
 	// Two round trips of 2 ms each.
-	if p50 := r.Table("A128-far").Of(contestant.NameFloor, "p50 µs"); !(slices.Min(p50) >= 4000) {
+	if p50 := r.Table("A128-far").Of(locks.NameFloor, "p50 µs"); !(slices.Min(p50) >= 4000) {
 		t.Errorf("a pair far away takes %v µs", p50)
 	}
 }
@@ -107,8 +106,8 @@ func TestRowsOfAMissingServerAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range contestant.WaitingStores {
-		row, missing := r.Table("S64").Row(kind.Name), kind.Store == contestant.OnEtcd
+	for _, kind := range locks.WaitingStores {
+		row, missing := r.Table("S64").Row(kind.Name), kind.Store == locks.OnEtcd
 		if missing != strings.Contains(row.Note, "left out") || missing != (len(row.Values) == 0) {
 			t.Errorf("%s: %+v", kind.Name, row)
 		}
@@ -135,10 +134,10 @@ func TestARunThatIsBrokenOffKeepsItsFigures(t *testing.T) {
 	if err == nil || len(r.Tables) == 0 {
 		t.Fatalf("got %+v, %v", r.Tables, err)
 	}
-	for _, kind := range contestant.OneNode { // and what is done has a cost
+	for _, kind := range locks.OneNode { // and what is done has a cost
 		for _, column := range []string{"allocations", "bytes", "client µs", "server µs"} {
 			got, done := r.Tables[0].Of(kind.Name, column), r.Tables[0].Of(kind.Name, "pairs/s")
-			if kind.Store == contestant.OnRedis && (len(got) != 1 || len(done) != 1 || !(got[0] > 0) && done[0] > 0) {
+			if kind.Store == locks.OnRedis && (len(got) != 1 || len(done) != 1 || !(got[0] > 0) && done[0] > 0) {
 				t.Errorf("%s: %s is %v, with %v pairs/s", kind.Name, column, got, done)
 			}
 		}
@@ -167,7 +166,7 @@ func measureRun(
 	return r, locks.Measure(ctx, env)
 }
 
-func names(kinds []contestant.Kind) (names []string) {
+func names(kinds []locks.Kind) (names []string) {
 	for _, kind := range kinds {
 		names = append(names, kind.Name)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
@@ -18,7 +17,7 @@ const settle = 200 * time.Millisecond
 // rounds. Another one is paused in each round; or else the first one is killed for good.
 func outages(kill bool) func(context.Context, *bench, *results.Table, []*site) error {
 	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
-		kinds := b.installed(t, contestant.FiveNodes)
+		kinds := b.installed(t, FiveNodes)
 		well, endWell, err := openAll(kinds, sites[0], 1)
 		if err != nil {
 			return err

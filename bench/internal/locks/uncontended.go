@@ -9,10 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
-	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
 // keysEach is how many keys a caller takes in turn. With one alone, a lock that gives its key back in the background
@@ -21,16 +19,16 @@ const keysEach = 64
 
 // opened is a contestant that has been set up.
 type opened struct {
-	contestant.Kind
+	Kind
 
-	locks *contestant.Locker
-	lock  contestant.Lock
+	locks *Locker
+	lock  Lock
 	keys  [][keysEach]string // of each caller
 	next  []int
 	done  atomic.Int64 // pairs without an error
 }
 
-func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end func(), err error) {
+func openAll(kinds []Kind, at *site, callers int) (all []*opened, end func(), err error) {
 	end = func() {
 		for _, o := range all {
 			_ = o.locks.Close()
@@ -84,7 +82,7 @@ func addSample(t *results.Table, name string, sample measure.Sample, long time.D
 func firstLine(text string) string { return strings.SplitN(text, "\n", 2)[0] }
 
 // onOneKey waits for one and the same key, so that callers hand it to each other.
-func onOneKey(wait contestant.Lock) contestant.Lock {
+func onOneKey(wait Lock) Lock {
 	var held atomic.Int32
 	return func(ctx context.Context, _ string, hold func()) error {
 		overlap := false
@@ -101,7 +99,7 @@ func onOneKey(wait contestant.Lock) contestant.Lock {
 }
 
 // pairs measures contestants on keys that no other caller wants, or on one that all want.
-func pairs(kinds []contestant.Kind, callers int, oneKey bool) func(context.Context, *bench, *results.Table, []*site) error {
+func pairs(kinds []Kind, callers int, oneKey bool) func(context.Context, *bench, *results.Table, []*site) error {
 	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
 		all, end, err := openAll(b.installed(t, kinds), sites[0], callers)
 		if err != nil {
@@ -125,7 +123,7 @@ func pairs(kinds []contestant.Kind, callers int, oneKey bool) func(context.Conte
 // processor time of this process and of all redis-servers.
 func (o *opened) turn(ctx context.Context, t *results.Table, at *site, long time.Duration) error {
 	var sample measure.Sample
-	cost, err := usage.Meter{Servers: at.redis}.Measure(ctx, func() (int, error) {
+	cost, err := measure.Meter{Servers: at.redis}.Measure(ctx, func() (int, error) {
 		o.done.Store(0)
 		var left func()
 		sample, left = o.pairs(ctx, measure.After(long/5, long))
@@ -136,12 +134,12 @@ func (o *opened) turn(ctx context.Context, t *results.Table, at *site, long time
 		return err
 	}
 	addSample(t, o.Name, sample, long, "")
-	columns := []string{usage.Client}
+	columns := []string{measure.ClientMicros}
 	if len(o.keys) == 1 {
-		columns = []string{usage.Allocations, usage.Bytes, usage.Client}
+		columns = []string{measure.Allocations, measure.Bytes, measure.ClientMicros}
 	}
-	if o.Store == contestant.OnRedis {
-		columns = append(columns, usage.Server)
+	if o.Store == OnRedis {
+		columns = append(columns, measure.ServerMicros)
 	}
 	for _, column := range columns {
 		t.Add(o.Name, column, cost[column])

@@ -1,5 +1,6 @@
 // Package measure lets contestants take turns, in rounds, and puts loads on them: pairs of acquire and release, and
-// callers that contend for keys.
+// callers that contend for keys. It measures what each unit of a load costs: time, processor time of this process and
+// of the redis-servers, commands and memory.
 package measure
 
 import (

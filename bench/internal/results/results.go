@@ -1,7 +1,7 @@
 // Package results holds the figures of a benchmark run, by round, and reads and writes them as JSON.
 //
 // Figures are kept for each round because ratios are taken within a round: the state of the machine then affects both
-// sides alike.
+// sides alike. The targets, in targets.md, are judged by them. The templates determine what the report shows.
 package results
 
 import (

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/railtoken/railtoken/bench/internal/distance"
+	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/internal/testing/etcdtest"
 	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
@@ -45,7 +45,7 @@ func TestAClusterOfEtcdServesWithoutAFollower(t *testing.T) {
 
 func TestMembersOfEtcdReachEachOtherOverADistance(t *testing.T) {
 	t.Parallel()
-	var proxies []*distance.Proxy
+	var proxies []*server.Proxy
 	t.Cleanup(func() {
 		for _, p := range proxies {
 			_ = p.Close()
@@ -53,7 +53,7 @@ func TestMembersOfEtcdReachEachOtherOverADistance(t *testing.T) {
 	})
 	const oneWay = 5 * time.Millisecond
 	e := startEtcd(t, 3, func(ctx context.Context, addr string) (string, error) {
-		p, err := distance.Listen(ctx, addr, oneWay)
+		p, err := server.StartProxy(ctx, addr, oneWay)
 		if err != nil {
 			return "", err
 		}

@@ -1,4 +1,5 @@
-// Package server runs the redis-servers of a benchmark: each a process of its own on a free port, with nothing on disk.
+// Package server runs the redis-servers of a benchmark: each a process of its own on a free port, with nothing on disk,
+// and behind a proxy as far away as is wanted.
 package server
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
+	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -37,10 +37,10 @@ type serverStart func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop 
 // startAsynq starts an asynq server with the rest of a configuration. Its handler works on a task while it holds the
 // lock; without one when lock is nil.
 func startAsynq(
-	job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) contestant.Lock,
+	job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) locks.Lock,
 ) (stop func() error, err error) {
 	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
-	var held contestant.Lock
+	var held locks.Lock
 	if lock != nil {
 		held = lock(client)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/bench/internal/contestant"
+	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/workers"
 )
 
@@ -29,16 +29,16 @@ var (
 	SleepRetry = byHand("sleep-retry", false, isFailure, sleepRetry)
 	// SleepRedsync sleeps in its slot by the retries of redsync's mutex. When these are used up the task is retried
 	// after a second, which asynq does not count as a failure.
-	SleepRedsync = byHand("redsync", false, isFailure, contestant.Mutex)
+	SleepRedsync = byHand("redsync", false, isFailure, locks.Mutex)
 	// Retry tries to lock by SET NX PX. When it is refused, asynq counts a failure and retries the task after a second,
 	// as often as it may be retried.
-	Retry = byHand("asynq retry", true, nil, contestant.SetNX)
+	Retry = byHand("asynq retry", true, nil, locks.SetNX)
 	// RetryUncounted is the same, but asynq does not count a failure.
-	RetryUncounted = byHand("asynq retry, IsFailure=false", true, isFailure, contestant.SetNX)
+	RetryUncounted = byHand("asynq retry, IsFailure=false", true, isFailure, locks.SetNX)
 )
 
 // byHand is an asynq server whose handler takes the lock.
-func byHand(name string, timed bool, isFailure func(error) bool, lock func(*redis.Client) contestant.Lock) Contestant {
+func byHand(name string, timed bool, isFailure func(error) bool, lock func(*redis.Client) locks.Lock) Contestant {
 	return Contestant{Name: name, Timed: timed, start: func(_ context.Context, job Job) (func() error, error) {
 		return startAsynq(job, asynq.Config{Concurrency: Slots, IsFailure: isFailure}, workers.Stock, lock)
 	}}
@@ -47,15 +47,15 @@ func byHand(name string, timed bool, isFailure func(error) bool, lock func(*redi
 // isFailure tells asynq that a task in conflict has not failed.
 func isFailure(err error) bool {
 	_, taken := errors.AsType[*redsync.ErrTaken](err)
-	return !taken && !errors.Is(err, redsync.ErrFailed) && !errors.Is(err, contestant.ErrTaken)
+	return !taken && !errors.Is(err, redsync.ErrFailed) && !errors.Is(err, locks.ErrTaken)
 }
 
-func sleepRetry(client *redis.Client) contestant.Lock {
-	try := contestant.SetNX(client)
+func sleepRetry(client *redis.Client) locks.Lock {
+	try := locks.SetNX(client)
 	return func(ctx context.Context, key string, hold func()) error {
 		for {
 			err := try(ctx, key, hold)
-			if !errors.Is(err, contestant.ErrTaken) {
+			if !errors.Is(err, locks.ErrTaken) {
 				return err
 			}
 			select {

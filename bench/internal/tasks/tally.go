@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/alarm"
+	"github.com/railtoken/railtoken/bench/internal/server"
 )
 
 // Tally counts what happens to the tasks of one run. It is safe for use by many goroutines at the same time.
@@ -36,7 +36,7 @@ type state struct {
 // NewTally returns a tally for the tasks, of which nothing has happened yet.
 func NewTally(tasks []Task) *Tally {
 	t := &Tally{
-		tasks: tasks, over: make(chan struct{}), alarm: alarm.New, states: make([]state, len(tasks)), inWork: map[string]int{},
+		tasks: tasks, over: make(chan struct{}), alarm: server.NewAlarm, states: make([]state, len(tasks)), inWork: map[string]int{},
 	}
 	t.running, t.end = context.WithCancelCause(context.Background())
 	for _, task := range tasks {

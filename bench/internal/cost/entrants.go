@@ -1,0 +1,73 @@
+package cost
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/bench/internal/locks"
+	"github.com/railtoken/railtoken/bench/internal/workers"
+)
+
+// starter starts servers that give their tasks to a handler, and returns what stops them.
+type starter func(client *redis.Client, handler asynq.HandlerFunc) (stop func() error, err error)
+
+// entrant is a way to run the tasks.
+type entrant struct {
+	name  string
+	start starter
+}
+
+// recorded is the entrant whose tasks are enqueued with their keys.
+const recorded = "railtoken, keys recorded"
+
+var entrants = []entrant{
+	{"bare x 1", bare(1)},
+	{"bare x 2", bare(2)},
+	{"bare x 4", bare(4)},
+	{"bare x 8", bare(8)},
+	{"attached, no keys", attached((*attach.Attached).Unlocked)},
+	{"railtoken", attached(byKey)},
+	{recorded, attached(byKey)},
+	{"sleep-retry", holding(locks.SetNX)},
+	{"redsync", holding(locks.Mutex)},
+}
+
+// bare is so many stock asynq servers that share the slots.
+func bare(servers int) starter {
+	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
+		return workers.All(servers, func(int) (func() error, error) {
+			return workers.Stock(client, asynq.Config{Concurrency: slots / servers}, handler)
+		})
+	}
+}
+
+// attached is a stock asynq server with railtoken, as one attaches it.
+func attached(lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter {
+	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
+		cfg := asynq.Config{Concurrency: slots}
+		return workers.Attached(client, cfg, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
+	}
+}
+
+// byKey locks by a task's key, which no other task has.
+func byKey(locks *attach.Attached, handler asynq.Handler) asynq.Handler {
+	return locks.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
+		return []string{string(task.Payload())}, nil
+	})(handler)
+}
+
+// holding is a stock asynq server whose handler takes a lock that people use.
+func holding(lock func(*redis.Client) locks.Lock) starter {
+	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
+		held := lock(client)
+		return bare(1)(client, func(ctx context.Context, task *asynq.Task) error {
+			var done error
+			err := held(ctx, "lock:"+string(task.Payload()), func() { done = handler(ctx, task) })
+			return errors.Join(done, err)
+		})
+	}
+}
