@@ -85,7 +85,7 @@ func docker(t testing.TB, args ...string) (string, error) {
 func dockerWithin(ctx context.Context, args ...string) (string, error) {
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, "docker", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, &errOut
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "..", &out, &errOut
 	cmd.Env = append(os.Environ(), "PROMETHEUS_PORT=", "GRAFANA_PORT=", "ADMIN_PORT=") // any that are free
 	if err := cmd.Run(); err != nil {
 		return out.String(), errors.New("docker " + strings.Join(args, " ") + ": " + err.Error() + "\n" + errOut.String())
@@ -133,7 +133,7 @@ func newStack(t testing.TB, p profile, project, name string) *stack {
 	s := &stack{TB: t, profile: p, project: "railtoken-test-" + project, name: name, paced: filepath.Join(t.TempDir(), "paced.json")}
 	worker := "worker" + p.suffix
 	text, err := json.Marshal(map[string]any{"services": map[string]any{
-		worker: map[string]any{"command": append(readCompose(t).Services[worker].Command, "-work", pace)},
+		worker: map[string]any{"command": append(readCompose(t)[worker].Command, "-work", pace)},
 	}})
 	if err := errors.Join(err, os.WriteFile(s.paced, text, 0o600)); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func (s *stack) up(others ...string) {
 	up := s.compose("up", "-d", "--no-build")
 	// These do not wait for the images: lock servers may not vote at first.
 	var servers []string
-	for name, c := range readCompose(s).Services {
+	for name, c := range readCompose(s) {
 		if strings.HasPrefix(c.Image, "redis:") && slices.Contains(c.Profiles, s.name) {
 			servers = append(servers, name)
 		}
@@ -246,7 +246,7 @@ func (s *stack) healthy(want string, containers ...string) {
 // until that was so, which is certain: nobody takes or ends a task after it.
 func (s *stack) interrupt() {
 	s.Helper()
-	slots, err := strconv.Atoi(readCompose(s).Services["worker"+s.suffix].Environment["RAILTOKEN_CONCURRENCY"])
+	slots, err := strconv.Atoi(readCompose(s)["worker"+s.suffix].Environment["RAILTOKEN_CONCURRENCY"])
 	if err != nil {
 		s.Fatal(err)
 	}
