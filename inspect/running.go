@@ -21,7 +21,7 @@ func (i *Inspector) readRunning(ctx context.Context, h *Holder) error {
 		h.Running = h.Task.Task
 		tasks = []delayqueue.Task{h.Running}
 	} else if id := h.Label[strings.LastIndexByte(h.Label, '/')+1:]; id != "" {
-		queues, err := i.opts.Tasks.SMembers(ctx, "asynq:queues").Result()
+		queues, err := i.opts.Tasks.SMembers(ctx, asynqwire.Queues).Result()
 		if err != nil {
 			return fmt.Errorf("inspect: list the queues: %w", err)
 		}

@@ -13,7 +13,7 @@ import (
 // taskOf returns the task of an argument: queue/id, or an ID alone, which is looked for in all queues.
 func (a *app) taskOf(ctx context.Context, arg string) (delayqueue.Task, error) {
 	arg = unquoted(arg)
-	queues, err := a.conn.tasks.SMembers(ctx, "asynq:queues").Result()
+	queues, err := a.conn.tasks.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil {
 		return delayqueue.Task{}, fmt.Errorf("list the queues: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -131,7 +132,7 @@ type queueCount struct {
 
 func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
 	return read(ctx, &p.reads, "queues", func(ctx context.Context) ([]queueCount, error) {
-		queues, err := p.opts.Tasks.SMembers(ctx, "asynq:queues").Result()
+		queues, err := p.opts.Tasks.SMembers(ctx, asynqwire.Queues).Result()
 		if err != nil {
 			return nil, fmt.Errorf("list the queues: %w", err)
 		}

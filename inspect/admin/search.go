@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/internal/similar"
@@ -151,7 +152,7 @@ func (p *Page) tasksNamed(ctx context.Context, text string) ([]delayqueue.Task, 
 	if text == "" {
 		return nil, nil
 	}
-	queues, err := p.opts.Tasks.SMembers(ctx, "asynq:queues").Result()
+	queues, err := p.opts.Tasks.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}

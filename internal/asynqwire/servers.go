@@ -29,7 +29,7 @@ type Run struct {
 
 // Servers returns the asynq servers that run.
 func Servers(ctx context.Context, client redis.UniversalClient) ([]Server, error) {
-	names, err := client.ZRangeByScore(ctx, "asynq:servers", &redis.ZRangeBy{
+	names, err := client.ZRangeByScore(ctx, ServersKey, &redis.ZRangeBy{
 		Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf",
 	}).Result()
 	if err != nil {
@@ -59,7 +59,7 @@ func serverOf(name string, report []byte) Server {
 	s := Server{
 		Host: f.text(1), PID: int(f.number(2)), Queues: map[string]int{},
 		Concurrency: int(f.number(4)), Running: int(f.number(9)),
-		runs: "asynq:workers" + strings.TrimPrefix(name, "asynq:servers"),
+		runs: WorkersKey + strings.TrimPrefix(name, ServersKey),
 	}
 	for _, entry := range f[5] {
 		queue := parse(entry)

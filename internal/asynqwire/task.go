@@ -22,7 +22,7 @@ type Task struct {
 
 // TaskOf returns what asynq knows of a task; found is false if that is nothing.
 func TaskOf(ctx context.Context, client redis.UniversalClient, queue, id string) (t Task, found bool, err error) {
-	prefix := "asynq:{" + queue + "}:"
+	prefix := Prefix(queue)
 	var stored *redis.SliceCmd
 	var due [2]*redis.FloatCmd
 	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {

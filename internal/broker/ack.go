@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
 )
@@ -58,11 +59,10 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 	a.Script = script
 	var pending bool
 	for _, key := range keys {
-		if queue, id, _ := strings.Cut(key, "}:t:"); id != "" { // archive names the prefix of all tasks too
-			a.ID = id
-			a.Queue, ok = strings.CutPrefix(queue, "asynq:{")
+		if queue, id, isTask := asynqwire.TaskAt(key); isTask { // archive names the prefix of all tasks too
+			a.Queue, a.ID, ok = queue, id, true
 		}
-		pending = pending || strings.HasSuffix(key, "}:pending")
+		pending = pending || asynqwire.Is(key, "pending")
 	}
 	switch script {
 	case "":
@@ -75,7 +75,7 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 		}
 		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
 	}
-	return a, ok && a.ID != ""
+	return a, ok
 }
 
 // doneScript is the script that ends the run of a task that is then deleted, nearly every acknowledgement.

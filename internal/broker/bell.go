@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
 )
 
@@ -53,7 +54,7 @@ func newBell(client redis.UniversalClient, opts Options) *bell {
 		return b
 	}
 	for queue := range served {
-		b.calls["asynq:{"+queue+"}:pending"] = false
+		b.calls[asynqwire.Pending(queue)] = false
 	}
 	own := *one.Options()
 	own.PoolSize, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns, own.MaxRetries = len(served), 0, 0, 0, -1

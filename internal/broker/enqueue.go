@@ -2,9 +2,10 @@ package broker
 
 import (
 	"context"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // Enqueuing is one of asynq's scripts that enqueue a task, as it is about to be sent.
@@ -55,8 +56,8 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 	if kind, _ := KindOf(sum, keys); kind == Enqueue {
 		e := Enqueuing{Script: scripts[sum], Text: script, Keys: keys, Args: args}
 		for _, key := range keys {
-			if queue, id, ok := strings.Cut(key, "}:t:"); ok && e.ID == "" {
-				e.Queue, e.ID = strings.TrimPrefix(queue, "asynq:{"), id
+			if queue, id, ok := asynqwire.TaskAt(key); ok && e.ID == "" {
+				e.Queue, e.ID = queue, id
 			}
 		}
 		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {

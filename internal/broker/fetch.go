@@ -2,10 +2,11 @@ package broker
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // parkingMost is for how long a fetch takes tasks that are all parked. asynq looks only between two fetches whether it is
@@ -16,7 +17,7 @@ const parkingMost = 20 * time.Millisecond
 // that came are being parked, or were.
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
 	cmd = redis.NewCmd(ctx, "evalsha")
-	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
+	queue, _ := asynqwire.QueueOf(keys[0], "pending")
 	began, empty := time.Now(), false
 	t, ok := c.intake.Take()
 	if !ok && c.look.inVain(ctx) {

@@ -2,15 +2,16 @@ package broker
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // ZAdd adds members to a sorted set. asynq's heartbeat begins with it.
 func (c *Conn) ZAdd(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
-	if key == "asynq:servers" || key == "asynq:workers" {
+	if key == asynqwire.ServersKey || key == asynqwire.WorkersKey {
 		defer c.intake.Beat()()
 	}
 	return c.UniversalClient.ZAdd(ctx, key, members...)
@@ -18,9 +19,8 @@ func (c *Conn) ZAdd(ctx context.Context, key string, members ...redis.Z) *redis.
 
 // ZAddXX changes members of a sorted set. asynq's heartbeat ends with it, and extends the leases of the server's tasks.
 func (c *Conn) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
-	queue, ofQueue := strings.CutPrefix(key, "asynq:{")
-	queue, ofLeases := strings.CutSuffix(queue, "}:lease")
-	if !ofQueue || !ofLeases {
+	queue, ok := asynqwire.QueueOf(key, "lease")
+	if !ok {
 		return c.UniversalClient.ZAddXX(ctx, key, members...)
 	}
 	defer c.intake.Beat()()

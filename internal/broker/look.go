@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
 )
 
@@ -47,7 +48,7 @@ func newLook(client redis.UniversalClient, opts Options, atOnce bool) *look {
 		return l
 	}
 	for queue := range intake.Served(opts.Queues) {
-		prefix := "asynq:{" + queue + "}:"
+		prefix := asynqwire.Prefix(queue)
 		l.pending = append(l.pending, prefix+"pending")
 		l.delayed = append(l.delayed, prefix+"scheduled", prefix+"retry")
 	}

@@ -3,7 +3,8 @@ package broker
 import (
 	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
 	"encoding/hex"
-	"strings"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // Kind is what a script of asynq does with a task.
@@ -87,13 +88,14 @@ func KindOf(sum string, keys []string) (kind Kind, known bool) {
 	}
 	var active, lease, paused, task bool
 	for _, key := range keys {
-		if !strings.HasPrefix(key, "asynq:{") {
+		if !asynqwire.IsOfQueue(key) {
 			return Other, false
 		}
-		active = active || strings.HasSuffix(key, "}:active")
-		lease = lease || strings.HasSuffix(key, "}:lease")
-		task = task || strings.Contains(key, "}:t:")
-		paused = paused || strings.HasSuffix(key, "}:paused")
+		active = active || asynqwire.Is(key, "active")
+		lease = lease || asynqwire.Is(key, "lease")
+		_, _, isTask := asynqwire.TaskAt(key)
+		task = task || isTask
+		paused = paused || asynqwire.Is(key, "paused")
 	}
 	switch {
 	case !active || !lease:

@@ -93,7 +93,7 @@ func stuck(f Facts) (all []Finding) {
 			finding.What = "it is active without a lease, so asynq never brings it back"
 			finding.Cost = costOfStuck
 			finding.Remedy = "make sure that a server works on its queue: it recovers tasks whose leases have ended"
-			finding.Command = fmt.Sprintf("ZADD asynq:{%s}:lease 0 %s", a.Task.Queue, a.Task.ID)
+			finding.Command = fmt.Sprintf("ZADD %s 0 %s", asynqwire.Lease(a.Task.Queue), a.Task.ID)
 		case late > lateActive:
 			finding.What = fmt.Sprintf("it is active, and asynq's lease on it ended %v ago", late.Round(time.Second))
 			finding.Cost = costOfStuck

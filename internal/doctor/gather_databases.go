@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/preflight"
 )
 
@@ -51,18 +52,18 @@ func (d *Database) gather(ctx context.Context, o *redis.Options) error {
 	copied := *o
 	client := redis.NewClient(&copied)
 	defer client.Close()
-	names, err := client.SMembers(ctx, "asynq:queues").Result()
+	names, err := client.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		n, err := client.LLen(ctx, "asynq:{"+name+"}:pending").Result()
+		n, err := client.LLen(ctx, asynqwire.Pending(name)).Result()
 		if err != nil {
 			return err
 		}
 		d.Pending[name] = int(n)
 	}
-	n, err := client.ZCount(ctx, "asynq:servers", strconv.FormatInt(time.Now().Unix(), 10), "+inf").Result()
+	n, err := client.ZCount(ctx, asynqwire.ServersKey, strconv.FormatInt(time.Now().Unix(), 10), "+inf").Result()
 	d.Servers = int(n)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
@@ -47,7 +48,7 @@ func gatherServers(ctx context.Context, src Sources, missed *gaps) []Server {
 
 // targetsOf returns all servers.
 func targetsOf(ctx context.Context, src Sources) (all []target) {
-	queues, err := src.Tasks.SMembers(ctx, "asynq:queues").Result()
+	queues, err := src.Tasks.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil || len(queues) == 0 {
 		queues = []string{"default"}
 	}

@@ -56,13 +56,13 @@ func (f *Facts) gatherFailures(ctx context.Context, client redis.UniversalClient
 		}
 	}
 	if err := pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.StringSliceCmd {
-		return p.ZRange(ctx, "asynq:{"+q.Name+"}:retry", 0, mostMessages-1)
+		return p.ZRange(ctx, asynqwire.Retry(q.Name), 0, mostMessages-1)
 	}, note); err != nil {
 		return err
 	}
 	if err := pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.StringSliceCmd {
 		return p.ZRangeArgs(ctx, redis.ZRangeArgs{
-			Key: "asynq:{" + q.Name + "}:archived", ByScore: true, Rev: true, Count: mostMessages / 2,
+			Key: asynqwire.Archived(q.Name), ByScore: true, Rev: true, Count: mostMessages / 2,
 			Start: strconv.FormatInt(f.At.Add(-recent).Unix(), 10), Stop: "+inf",
 		})
 	}, note); err != nil {

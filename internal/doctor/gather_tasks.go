@@ -58,7 +58,7 @@ func pipelined[T any, C redis.Cmder](
 
 // gatherQueues reads asynq's queues and servers.
 func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) error {
-	names, err := client.SMembers(ctx, "asynq:queues").Result()
+	names, err := client.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil {
 		return err
 	}
@@ -79,13 +79,13 @@ func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) 
 		f.Queues = append(f.Queues, q)
 	}
 	err = pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.IntCmd {
-		return p.Exists(ctx, "asynq:{"+q.Name+"}:paused")
+		return p.Exists(ctx, asynqwire.Paused(q.Name))
 	}, func(q *Queue, paused *redis.IntCmd) { q.Paused = paused.Val() > 0 })
 	if err != nil {
 		return err
 	}
 	return pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.IntCmd {
-		return p.LLen(ctx, "asynq:{"+q.Name+"}:pending")
+		return p.LLen(ctx, asynqwire.Pending(q.Name))
 	}, func(q *Queue, n *redis.IntCmd) { q.Pending = int(n.Val()) })
 }
 
@@ -252,7 +252,7 @@ func (f *Facts) countSlots() {
 		f.Slots[slot] = s
 	}
 	for _, q := range f.Queues {
-		count("asynq:{"+q.Name+"}:pending", "queue "+q.Name, q.Pending+q.Waiting)
+		count(asynqwire.Pending(q.Name), "queue "+q.Name, q.Pending+q.Waiting)
 	}
 	byKey := map[string]int{}
 	for _, w := range f.Waits {
@@ -267,7 +267,7 @@ func (f *Facts) countSlots() {
 func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) error {
 	var all []Active
 	err := pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.StringSliceCmd {
-		return p.LRange(ctx, "asynq:{"+q.Name+"}:active", 0, mostActive-1)
+		return p.LRange(ctx, asynqwire.Active(q.Name), 0, mostActive-1)
 	}, func(q *Queue, ids *redis.StringSliceCmd) {
 		for _, id := range ids.Val() {
 			all = append(all, Active{Task: delayqueue.Task{Queue: q.Name, ID: id}})
@@ -277,7 +277,7 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 		return err
 	}
 	if err := pipelined(ctx, client, all, func(p redis.Pipeliner, a *Active) *redis.FloatCmd {
-		return p.ZScore(ctx, "asynq:{"+a.Task.Queue+"}:lease", a.Task.ID)
+		return p.ZScore(ctx, asynqwire.Lease(a.Task.Queue), a.Task.ID)
 	}, func(a *Active, at *redis.FloatCmd) { a.Lease = time.Unix(int64(at.Val()), 0) }); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 const (
@@ -187,7 +189,7 @@ func (e *Engine) areStuck(ctx context.Context, late []Task) (bool, error) {
 		if slices.Contains(queues[:len(queues)-starved], t.Queue) {
 			continue
 		}
-		paused, err := e.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
+		paused, err := e.client.Exists(ctx, asynqwire.Paused(t.Queue)).Result()
 		if err != nil || paused == 0 {
 			return false, err
 		}

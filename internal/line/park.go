@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // idleWaiters is the least time for which a set of waiters outlives the last task that joined it. A parked task joins
@@ -198,7 +200,7 @@ func (e *Engine) list(ctx context.Context, queue string) {
 	if _, listed := e.listed.Load(queue); listed {
 		return
 	}
-	if err := e.client.SAdd(ctx, "asynq:queues", queue).Err(); err != nil {
+	if err := e.client.SAdd(ctx, asynqwire.Queues, queue).Err(); err != nil {
 		e.log.WarnContext(ctx, "a queue is not in asynq's list of queues; the Inspector does not show it", "queue",
 			queue, "error", err)
 		return

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // Task names a task as asynq does: an ID is unique within a queue.
@@ -75,7 +77,7 @@ func (t Task) ended() []string {
 }
 
 // Hash returns the name of the hash in which asynq keeps the task.
-func (t Task) Hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }
+func (t Task) Hash() string { return asynqwire.Hash(t.Queue, t.ID) }
 
 // Prefix begins the names of asynq's keys of the task's queue.
-func (t Task) Prefix() string { return "asynq:{" + t.Queue + "}:" }
+func (t Task) Prefix() string { return asynqwire.Prefix(t.Queue) }

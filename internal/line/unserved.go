@@ -9,6 +9,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 const (
@@ -65,8 +67,8 @@ func (e *Engine) lookForUnserved(ctx context.Context) {
 func (e *Engine) findUnserved(ctx context.Context, s *unservedQueues) (unserved, starved []string, err error) {
 	var queues, servers *redis.StringSliceCmd
 	_, err = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		queues = pipe.SMembers(ctx, "asynq:queues")
-		servers = pipe.ZRangeByScore(ctx, "asynq:servers",
+		queues = pipe.SMembers(ctx, asynqwire.Queues)
+		servers = pipe.ZRangeByScore(ctx, asynqwire.ServersKey,
 			&redis.ZRangeBy{Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf"})
 		return nil
 	})
@@ -116,8 +118,8 @@ func (e *Engine) findBusy(ctx context.Context, servers []*asynq.ServerInfo) (bus
 		for _, server := range servers {
 			for queue := range server.Queues {
 				if server.StrictPriority && pending[queue] == nil {
-					pending[queue] = pipe.LLen(ctx, "asynq:{"+queue+"}:pending")
-					paused[queue] = pipe.Exists(ctx, "asynq:{"+queue+"}:paused")
+					pending[queue] = pipe.LLen(ctx, asynqwire.Pending(queue))
+					paused[queue] = pipe.Exists(ctx, asynqwire.Paused(queue))
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/rediswire"
@@ -14,7 +15,7 @@ import (
 const scratchPrefix = "railtoken:preflight:"
 
 // cancelChannel is the channel on which asynq tells workers to cancel a task.
-const cancelChannel = "asynq:cancel"
+const cancelChannel = asynqwire.CancelChannel
 
 // lockCommands and taskCommands are the commands of all scripts, and those that asynq and package delayqueue send by
 // themselves, with the arguments after the key. The key contains a string that is not a number, so commands for other
@@ -75,10 +76,10 @@ func probesOf(needs Needs) (probes []probe) {
 func namesOf(needs Needs) (names []string) {
 	tag := "{" + rediswire.Encode(Key) + "}"
 	for _, queue := range needs.Queues {
-		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+rediswire.Encode(Key))
+		names = append(names, asynqwire.Pending(queue), asynqwire.Hash(queue, rediswire.Encode(Key)))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:parked:owed", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
+		names = append(names, asynqwire.Queues, "railtoken:parked", "railtoken:parked:owed", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
 			"railtoken:collect:"+tag, holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
 	}
 	if needs.Locks {
@@ -119,7 +120,7 @@ func channelsOf(needs Needs) (channels []string) {
 
 // ruleOf returns the rule for a name: for all names of asynq or railtoken, or for names that another program chose.
 func ruleOf(kind, name string) string {
-	for _, ours := range []string{"asynq:", "railtoken:"} {
+	for _, ours := range []string{asynqwire.Namespace, "railtoken:"} {
 		if strings.HasPrefix(name, ours) {
 			return kind + ours + "*"
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
@@ -58,7 +59,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	if !known || !in.oneNode || a.Text == "" && !a.Done {
 		return false, nil
 	}
-	at := slices.Index(a.Keys, "asynq:{"+a.Queue+"}:t:"+a.ID)
+	at := slices.Index(a.Keys, asynqwire.Hash(a.Queue, a.ID))
 	if at < 0 {
 		return false, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -92,7 +93,7 @@ func leaseEnd(now time.Time) int64 { return now.Add(lease).Unix() }
 func keysOf(queues []string) []string {
 	keys := make([]string, 0, parts*len(queues)+1)
 	for _, queue := range queues {
-		prefix := "asynq:{" + queue + "}:"
+		prefix := asynqwire.Prefix(queue)
 		keys = append(keys, prefix+"pending", prefix+"paused", prefix+"active", prefix+"lease")
 	}
 	return keys

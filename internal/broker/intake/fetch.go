@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
@@ -77,7 +79,7 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 
 // recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
 // asynq's may have no rights to others.
-func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }
+func recalledKey(queue, call string) string { return asynqwire.Prefix(queue) + "recalled:" + call }
 
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
 // reports that some of them are being parked, or were, so that there may be others behind them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
@@ -87,7 +88,7 @@ func (in *Intake) giveBack(tasks []Task) {
 			if t.Taken != nil {
 				locks = t.Taken.Release(in.freed)
 			}
-			keys := append([]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]}, locks.Keys...)
+			keys := append([]string{asynqwire.Hash(t.Queue, t.ID), queue[2], queue[3], queue[0]}, locks.Keys...)
 			reply, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript, keys,
 				t.Run, t.ID, time.Now().UnixNano(), woken, locks.Owner))
 			if passes(err) {
