@@ -16,8 +16,6 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/broker"
-	"github.com/railtoken/railtoken/internal/colocated"
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/taskrun"
 
@@ -169,12 +167,12 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		a.locker, a.closers, a.opts.RedisKeys = locks, []taskrun.Locker{locks}, locks.RedisKeys
 	}
 	if oneNode && a.opts.RedisKeys != nil {
-		(*line.Engine)(queue).Fuse(colocated.Of(a.locker))
+		(*line.Engine)(queue).Colocate(locks.Colocated(a.locker))
 	}
 	if a.opts.RedisKeys != nil {
 		(*line.Engine)(queue).LocksAre(a.opts.RedisKeys)
 	}
-	a.outside, a.unfollow = a.follow(a.locker), leasing.OnLateRelease(a.locker, a.wakeNext)
+	a.outside, a.unfollow = a.follow(a.locker), locks.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())

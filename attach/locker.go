@@ -4,12 +4,15 @@ import (
 	"context"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // Locker returns a Locker for work on the same keys outside of tasks, such as an HTTP request. The release of one of
 // its leases wakes the next task that waits for each key, as the end of a task does; no call of Queue().Wake is needed.
@@ -19,7 +22,7 @@ func (a *Attached) Locker() locking.Locker { return a.outside }
 
 // follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.
 func (a *Attached) follow(inner locking.Locker) locking.Locker {
-	return leasing.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
+	return locks.OnRelease(inner, a.wakeNext)
 }
 
 // wakeNext wakes the next task of each key after a release.

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -56,7 +55,7 @@ func (r *reports) start(ctx context.Context, a *Attached) error {
 		a.beside(store, rival)
 	}
 	r.begun = true
-	r.stop, _ = leasing.EndWhenDeposed(a.locker) // it fails once the Locker is closed
+	r.stop, _ = locks.EndWhenDeposed(a.locker) // it fails once the Locker is closed
 	return nil
 }
 
@@ -85,9 +84,9 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 			queues = map[string]int{"default": 1} // as asynq has it
 		}
 		r.reporter = holdings.New(a.client, (*line.Engine)(a.queue).Held(), holdings.Worker{
-			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: leasing.Backend(a.locker),
+			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
 		}, holdings.Options{
-			Store: func(ctx context.Context) (string, bool) { return leasing.Store(ctx, a.locker) },
+			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
 		})
 	}

@@ -7,12 +7,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/etcdtest"
 	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 func TestASuccessCountsAfterAStallOfEtcd(t *testing.T) {
 	t.Parallel()
@@ -115,7 +118,7 @@ func deleteLock(t *testing.T, client *clientv3.Client, key string) {
 
 func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
 	t.Helper()
-	grant, ok := leasing.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	grant, ok := locks.Grants(lease)[0].(backend.UntouchedGrant)
 	if !ok {
 		t.Fatal("the grant cannot tell")
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -114,9 +114,12 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 	return floor, err
 }
 
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
+
 // depose does what Depose does, without the audit.
 func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark string, d Deposition) (int64, error) {
-	taken, err := leasing.TakeOver(ctx, locker, leasing.Request{
+	lease, err := locks.TakeOver(ctx, locker, lockaccess.Request{
 		Key: key, Expect: d.Expect, Mark: mark, Label: locking.DefaultLabel() + "/depose", By: d.By, Why: d.Why,
 		TTL: takenFor,
 	})
@@ -126,15 +129,14 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark
 	if err != nil {
 		return 0, fmt.Errorf("inspect: the key could not be taken from its holder everywhere: %w: repeat this", err)
 	}
-	lease := taken.(*locking.Lease) //nolint:errcheck,forcetypeassert // TakeOver returns nothing else
 	floor, err := lease.Fence(ctx)
 	if err != nil {
-		leasing.Leave(lease)
+		locks.Leave(lease)
 		return 0, fmt.Errorf("inspect: the holder has lost the key, but the floor is not certain: %w: repeat this", err)
 	}
 	if d.Floor != nil {
 		if err := d.Floor(lease.Context(ctx), floor); err != nil {
-			leasing.Leave(lease)
+			locks.Leave(lease)
 			return floor, fmt.Errorf("inspect: the holder has lost the key, but Floor has failed: %w: repeat this within %v, "+
 				"when the key becomes free", err, takenFor)
 		}

@@ -12,10 +12,13 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/inspect"
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // locks returns a Single on the Redis of the rig.
 func (r *rig) locks() *locking.Single {
@@ -117,7 +120,7 @@ func TestJoinedLeaseEndsWithADeposedPart(t *testing.T) {
 // follow has a Locker's leases end as soon as they are deposed, as attach does.
 func follow(t *testing.T, l locking.Locker) {
 	t.Helper()
-	stop, err := leasing.EndWhenDeposed(l)
+	stop, err := locks.EndWhenDeposed(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/lockwire"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -42,7 +43,7 @@ func (e *DeposedError) Error() string { return fmt.Sprintf("deposed by %s: %s", 
 // deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
 func deposeCommand(
 	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options,
-	r leasing.Request,
+	r lockaccess.Request,
 ) (pipeline.Command, error) {
 	notice, err := json.Marshal(&lockwire.Record{By: r.By, Why: r.Why, Mark: r.Mark})
 	if err != nil {
@@ -55,13 +56,13 @@ func deposeCommand(
 }
 
 // takeOptions returns the options of the lease of a Depose.
-func takeOptions(r leasing.Request, fenceTTL time.Duration) Options {
+func takeOptions(r lockaccess.Request, fenceTTL time.Duration) Options {
 	return Options{TTL: r.TTL, MaxHold: max(r.TTL, fenceTTL/2), Label: r.Label}.withDefaults()
 }
 
 // takeOver takes a key away from its owner. A call without an answer is repeated while ctx lasts, and never given back:
 // the key must not be free before the resource refuses its owner. An error says what the caller knows.
-func (s *Single) takeOver(ctx context.Context, r leasing.Request) (*Lease, error) {
+func (s *Single) takeOver(ctx context.Context, r lockaccess.Request) (*Lease, error) {
 	keys, opts := []string{r.Key}, takeOptions(r, s.fenceTTL)
 	parts, err := s.parts(keys)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *Single) takeOver(ctx context.Context, r leasing.Request) (*Lease, error
 // nodes, and stays so until the TTL ends: if it became free there, another caller could get a majority with them while
 // the owner, who has just lost its own, does not know that yet. It is given back only if other owners have so many
 // nodes that this one cannot have a majority.
-func (r *Redlock) takeOver(ctx context.Context, request leasing.Request) (*Lease, error) {
+func (r *Redlock) takeOver(ctx context.Context, request lockaccess.Request) (*Lease, error) {
 	request.TTL = min(request.TTL, r.opts.MaxTTL)
 	keys, opts := []string{request.Key}, takeOptions(request, r.opts.FenceTTL)
 	redisKeys, err := lockwire.RedisKeys(keys, r.opts.RedisKey)
@@ -146,13 +147,13 @@ func (g *redlockGrant) elsewhere() (n int) {
 }
 
 // takeOver takes a key away from its owner, whatever callers of this process wait for it.
-func (g *Gate) takeOver(ctx context.Context, r leasing.Request) (*Lease, error) {
+func (g *Gate) takeOver(ctx context.Context, r lockaccess.Request) (*Lease, error) {
 	return takeOver(ctx, g.inner, r)
 }
 
-func takeOver(ctx context.Context, locker any, r leasing.Request) (*Lease, error) {
+func takeOver(ctx context.Context, locker any, r lockaccess.Request) (*Lease, error) {
 	l, ok := locker.(interface {
-		takeOver(ctx context.Context, r leasing.Request) (*Lease, error)
+		takeOver(ctx context.Context, r lockaccess.Request) (*Lease, error)
 	})
 	if !ok {
 		return nil, fmt.Errorf("locking: a %T cannot take a key away from its holder", locker)

@@ -2,21 +2,9 @@ package locking
 
 import (
 	"context"
-
-	"github.com/railtoken/railtoken/internal/leasing"
 )
 
-func init() {
-	leasing.OnRelease = func(locker any, released func(keys []string)) any {
-		f := &followedLocker{locker.(Locker), released} //nolint:errcheck,forcetypeassert // every caller has a Locker
-		if w, ok := locker.(Watcher); ok {
-			return &followedWatcher{f, w}
-		}
-		return f
-	}
-}
-
-// followedLocker is a Locker whose releases are reported: see [leasing.OnRelease].
+// followedLocker is a Locker whose releases are reported: see [lockaccess.Access].
 type followedLocker struct {
 	inner    Locker
 	released func(keys []string)

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // followed returns a Locker in front of a Gate, and the keys of each release that it has reported.
 func followed(t *testing.T, inner locking.Locker) (outer locking.Locker, released func() [][]string) {
 	t.Helper()
 	var all [][]string
-	outer, ok := leasing.OnRelease(inner, func(keys []string) { all = append(all, keys) }).(locking.Locker)
-	if !ok {
-		t.Fatal("the followed Locker is none")
-	}
+	outer = locks.OnRelease(inner, func(keys []string) { all = append(all, keys) })
 	return outer, func() [][]string { return all }
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -96,7 +96,7 @@ func TestValuesOfOtherProgramsAreRefusedAtOnce(t *testing.T) {
 				began := time.Now()
 				foreignAtOnce(t, "a renewal", began, lease.Renew(t.Context()))
 				began = time.Now()
-				_, err = leasing.TakeOver(t.Context(), l, leasing.Request{
+				_, err = locks.TakeOver(t.Context(), l, lockaccess.Request{
 					Key: key, Expect: "0123456789abcdef", By: "ann", Why: "why", TTL: time.Minute,
 				})
 				foreignAtOnce(t, "a deposition", began, err)

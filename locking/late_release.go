@@ -4,20 +4,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-
-	"github.com/railtoken/railtoken/internal/leasing"
 )
 
-func init() {
-	leasing.OnLateRelease = func(locker any, freed func(keys []string)) (stop func()) {
-		if l, ok := locker.(interface{ lateReleases() *lateReleases }); ok {
-			return l.lateReleases().follow(freed)
-		}
-		return func() {}
-	}
-}
-
-// lateReleases tells of keys that were released after their caller had its answer: see [leasing.OnLateRelease].
+// lateReleases tells of keys that were released after their caller had its answer: see [lockaccess.Access].
 // Without it, tasks that were parked because of such keys would not be woken. The zero value is ready for use.
 type lateReleases struct {
 	mu    sync.Mutex

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -27,7 +26,7 @@ func late(t *testing.T) (server *redistest.Server, gate *locking.Gate, told <-ch
 	gate = locking.NewGate(single, locking.GateOptions{})
 	t.Cleanup(func() { _ = single.Close() })
 	all := make(chan []string, 100)
-	t.Cleanup(leasing.OnLateRelease(gate, func(keys []string) { all <- keys }))
+	t.Cleanup(locks.OnLateRelease(gate, func(keys []string) { all <- keys }))
 	release(t, acquire(t, gate, locking.Options{}, "warm up"))
 	do(t, server.Client(t), "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
 	return server, gate, all
@@ -88,7 +87,7 @@ func TestARedlockAttemptGivenBackLateIsTold(t *testing.T) {
 	servers, nodes := startNodes(t, 5)
 	l := newRedlock(t, nodes, unguarded)
 	told := make(chan []string, 100)
-	t.Cleanup(leasing.OnLateRelease(l, func(keys []string) { told <- keys }))
+	t.Cleanup(locks.OnLateRelease(l, func(keys []string) { told <- keys }))
 	release(t, eventually(t, l, "warm up"))
 	for _, c := range admins(t, servers) {
 		do(t, c, "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
@@ -122,7 +121,7 @@ func TestALostReplyHidesNoLateRelease(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = single.Close() })
 	told := make(chan []string, 100)
-	t.Cleanup(leasing.OnLateRelease(single, func(keys []string) { told <- keys }))
+	t.Cleanup(locks.OnLateRelease(single, func(keys []string) { told <- keys }))
 	var cuts atomic.Int64
 	proxy.Cut(func(request, _ []byte) bool { return redistest.IsScript(request) && cuts.Add(-1) >= 0 })
 	release(t, acquire(t, single, locking.Options{}, "warm up")) // the server knows the scripts then

@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// storeOf identifies the place where a Locker keeps its locks: see [leasing.Store].
+// storeOf identifies the place where a Locker keeps its locks: see [lockaccess.Access].
 func storeOf(ctx context.Context, locker any) (store string, ok bool) {
 	switch l := locker.(type) {
 	case interface {

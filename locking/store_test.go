@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -27,7 +26,7 @@ func TestLockersInOnePlaceHaveOneStore(t *testing.T) {
 	}
 	store := func(l locking.Locker) string {
 		t.Helper()
-		id, ok := leasing.Store(t.Context(), l)
+		id, ok := locks.Store(t.Context(), l)
 		if !ok {
 			t.Error("the store is not known")
 		}
@@ -62,7 +61,7 @@ func TestLockersInOnePlaceHaveOneStore(t *testing.T) {
 		t.Errorf("with Redis keys of another program's, the store is %q", id)
 	}
 	servers[0].Stop()
-	if id, ok := leasing.Store(t.Context(), single(servers[0])); ok {
+	if id, ok := locks.Store(t.Context(), single(servers[0])); ok {
 		t.Errorf("a server that is down has the store %q", id)
 	}
 }

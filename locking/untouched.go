@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/backend"
 )
@@ -20,12 +19,6 @@ import (
 var untouchedSource string
 
 var untouchedScript = redis.NewScript(untouchedSource)
-
-func init() {
-	leasing.Forgive = func(ctx context.Context, stopping <-chan struct{}, lease any) {
-		lease.(*Lease).forgive(ctx, stopping) //nolint:errcheck,forcetypeassert // every caller has a Lease
-	}
-}
 
 // forgiveFor is how long forgive waits for an answer.
 const forgiveFor = 5 * time.Second

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
@@ -107,7 +106,7 @@ func TestAnExpiredLeaseAsksTheMaster(t *testing.T) {
 
 func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
 	t.Helper()
-	g, ok := leasing.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	g, ok := locks.Grants(lease)[0].(backend.UntouchedGrant)
 	if !ok {
 		t.Fatal("the grant cannot tell")
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -19,7 +18,7 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 	r.active.Took(r.keys, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	if err == nil && ctx.Err() == nil {
-		leasing.Forgive(ctx, r.Stopping, lease)
+		locks.Forgive(ctx, r.Stopping, lease)
 	}
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))

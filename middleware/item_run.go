@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/taskrun"
 
@@ -157,7 +156,7 @@ func (i lockedItem) Lease() *locking.Lease { return i.lease }
 // Release releases the keys and wakes the next task of each. Other items of the task go on.
 func (i lockedItem) Release(ctx context.Context, succeeded bool) error {
 	if succeeded {
-		leasing.Forgive(ctx, i.Stopping, i.lease)
+		locks.Forgive(ctx, i.Stopping, i.lease)
 	}
 	if lost := i.giveBackNow(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
 		return lost

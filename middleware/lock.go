@@ -14,8 +14,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
@@ -137,7 +137,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
 		limits: taskrun.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
-	l.backend = leasing.Backend(opts.Locker)
+	l.backend = locks.Backend(opts.Locker)
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
 		l.notifyFor = taskrun.NotifyFor
@@ -152,7 +152,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Limits.Age, requeue.Queue
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
-	l.fused = l.engine().Fuses(opts.Locker)
+	l.colocated = l.engine().Colocates(locks.Colocated(opts.Locker))
 	l.reported().CountSlots(l.SlotBudget.inUse)
 	return func(next asynq.Handler) asynq.Handler {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
@@ -164,11 +164,14 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}, nil
 }
 
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
+
 // lock is shared by all tasks of a middleware.
 type lock struct {
 	Options                   // with its defaults
 	watcher   locking.Watcher // nil if the locker does not notify of releases
-	fused     bool            // the locks can be taken and released with the tasks
+	colocated bool            // the locks can be taken and released with the tasks
 	backend   string          // of the locker, for the observer
 	toQueue   string          // the queue in which tasks wait; "" for their own queue
 	opts      locking.Options

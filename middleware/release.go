@@ -20,9 +20,10 @@ const wakeTimeout = 5 * time.Second
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	if ctx.Err() == nil && r.active.Release(lease, line.ReleaseOptions{
+	if r.colocated && ctx.Err() == nil && r.active.Release(line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
 		Place: r.ordering.place(stays), Plan: r.ordering.wakes(stays),
+		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
 			r.plan.woken = woken
 			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok && !o.Foreign {
@@ -95,8 +96,8 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	return lost
 }
 
-// lossOf returns the error of a release if it says that the lease was lost, and nil otherwise. That a lease has expired
-// after the handler returned is no loss, or its end was one before.
+// lossOf returns the error of a release if it says that the lease was lost, and nil otherwise. A lease that has merely
+// expired after the handler returned is not lost.
 func lossOf(released error) error {
 	if loss, ok := errors.AsType[*locking.LostError](released); ok && loss.Reason != locking.LossTaken && loss.Reason != locking.LossDeposed ||
 		!errors.Is(released, locking.ErrLost) {

@@ -77,7 +77,7 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease, r.took = lease, since(began)
-	if err == nil && r.fused && r.learns() {
+	if err == nil && r.colocated && r.learns() {
 		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL), r.lock)
 	}
 	return lease, err
@@ -89,10 +89,10 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 	if taken == nil {
 		return nil
 	}
-	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order.recorded() != taken.Order
+	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.colocated || r.order.recorded() != taken.Order
 	if !mistaken {
-		if lease, err := taken.Locks.Adopt(ctx, taken, r.options()); err == nil {
-			return lease.(*locking.Lease) //nolint:errcheck,forcetypeassert // Adopt returns nothing else
+		if lease, err := locks.Adopt(ctx, taken, r.options()); err == nil {
+			return lease
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))

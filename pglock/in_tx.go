@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -86,10 +86,12 @@ func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 		ErrTransaction, isolation)
 }
 
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
+
 // grantsOf returns the grants of a lease, of which there are several if it was joined of several leases.
 func grantsOf(lease *locking.Lease) ([]*grant, error) {
 	var grants []*grant
-	for _, some := range leasing.GrantsOf(lease) {
+	for _, some := range locks.Grants(lease) {
 		g, ok := some.(*grant)
 		if !ok {
 			return nil, fmt.Errorf("%w: the lease of %q is not from pglock: acquire it from a Locker of pglock.New",

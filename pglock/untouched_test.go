@@ -3,13 +3,16 @@ package pglock_test
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 	"github.com/railtoken/railtoken/pglock"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 func TestASuccessCountsAfterAStallOfPostgres(t *testing.T) {
 	t.Parallel()
@@ -60,7 +63,7 @@ func TestAnExpiredLeaseInPostgresKnowsItsSuccessors(t *testing.T) {
 
 func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
 	t.Helper()
-	grant, ok := leasing.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	grant, ok := locks.Grants(lease)[0].(backend.UntouchedGrant)
 	if !ok {
 		t.Fatal("the grant cannot tell")
 	}

@@ -9,9 +9,13 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // Redis undoes nothing of a script that fails: without a lease asynq would never recover the task.
 func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
@@ -78,7 +82,7 @@ func flood(t *testing.T, byScript bool) {
 	var parks atomic.Int64
 	flooded, ended := make(chan struct{}), make(chan struct{})
 	opts := Options{
-		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: colocated.Of(single), Types: &types,
+		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
 		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
 		Park: func(_ Fetched, parked func()) bool {
 			defer parked()

@@ -1,14 +1,15 @@
 // Package colocated lets the scripts that fetch and acknowledge tasks take and release locks in the same call, where tasks
 // and locks are on one Redis. A task then costs no call for its lock.
 //
-// Package locking has the locks ([Of]), package intake the scripts, and package line brings them together for the
+// Package locking has the locks, package intake the scripts, and package line brings them together for the
 // tasks of a server. The rules for the scripts are those of model/README.md.
 package colocated
 
 import (
-	"context"
 	_ "embed"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // OneKey is the source of the Lua functions acquire and release, for the lock of one key.
@@ -16,29 +17,15 @@ import (
 //go:embed lua/one_key.lua
 var OneKey string
 
-// Of returns the locks of a locking.Locker, or nil if scripts cannot use them: they are on several servers, or their
-// Redis keys have names of their own. Package locking sets it.
-var Of func(locker any) Locks
-
 // Locks are locks as scripts use them. It is safe for concurrent use.
 type Locks interface {
-	// Ask returns what a call needs that may take locks. It must be called before the call is sent, because the validity
-	// of the leases counts from it.
+	// Ask returns the lock arguments of the next call. Call it before the call is sent, because the validity of the leases
+	// counts from it.
 	Ask() Ask
-	// Are reports whether these are the locks of a locking.Locker.
-	Are(locker any) bool
-	// Adopt makes a *locking.Lease of keys that a script has taken. opts are the locking.Options of the handler. The error
-	// says why the keys are of no use; then the caller must release them.
-	Adopt(ctx context.Context, t *Taken, opts any) (lease any, err error)
-	// Refusal returns the *locking.HeldError of keys of which a script has found one held, in its reply.
+	// Refusal turns the reply of a script that has found one of the keys held into a *locking.HeldError.
 	Refusal(keys []string, reply any) error
 	// Release returns the release of keys that a script has taken and nobody has adopted.
 	Release(t *Taken) *Release
-	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the outcome and the error that
-	// Lease.Release would have returned. Until the release is carried out or said to be [Release.Late], or a script has
-	// taken the keys for another task, callers of this process take the keys for held. Defer returns nil if Lease.Release
-	// must be called: it hands the lease off, or the lease is over, or is not one of these locks alone.
-	Defer(lease any, done func(Outcome, error)) *Release
 }
 
 // Ask is what a script needs to take locks for the tasks of one call. The value of a lock is ID, three digits that
@@ -47,8 +34,8 @@ type Ask struct {
 	ID, Tail string
 	Floor    int64 // the proposal of acquire.lua: tokens are above its absolute value
 	FenceTTL time.Duration
-	Block    int // tokens of a lease
-	Began    any // when the leases begin
+	Block    int               // tokens of a lease
+	Began    leasing.Stopwatch // runs since the leases began
 }
 
 // Taken are the locks of one task that a script has taken.

@@ -70,8 +70,8 @@ func NewRelease(keys []string, owner string, tops []int64,
 	return &Release{Keys: keys, Owner: owner, Tops: tops, send: send}
 }
 
-// Then has a function called with the outcome, after those of earlier calls. It must be called before the release is
-// carried out.
+// Then registers a callback for the outcome; callbacks run in the order of their registration. Call it before the release
+// is carried out.
 func (r *Release) Then(do func(Outcome, error)) { r.then = append(r.then, do) }
 
 // IfLate sets what [Release.Late] calls. It must be called before the release is carried out.

@@ -27,7 +27,7 @@ type Worker struct {
 	Version string         `json:"version,omitempty"` // of railtoken
 	Config  string         `json:"config,omitempty"`  // fingerprint of the configuration
 	Backend string         `json:"backend,omitempty"` // of the locks: redis, redlock, or the name of a package
-	Store   string         `json:"store,omitempty"`   // where the locks are: see leasing.Store
+	Store   string         `json:"store,omitempty"`   // where the locks are: see lockaccess.Access
 	Since   int64          `json:"since"`
 	Queues  map[string]int `json:"queues,omitempty"`
 	Slots   int            `json:"slots"`

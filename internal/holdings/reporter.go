@@ -32,7 +32,7 @@ const (
 
 // Options configures a [Reporter].
 type Options struct {
-	// Store is asked before each report where the locks are: see leasing.Store.
+	// Store is asked before each report where the locks are: see lockaccess.Access.
 	Store func(context.Context) (store string, ok bool)
 	// Moved is called when the locks are in another place than before.
 	Moved func(before, now string)

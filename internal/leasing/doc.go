@@ -1,4 +1,3 @@
 // Package leasing is what a lease is made of, without I/O: when it is renewed and when it ends (Term), which clock measures
-// it, which durations users may configure, and the leases that a context carries. Its hooks give other packages of this
-// module what package locking does not export; package locking sets them.
+// it, which durations users may configure, and the leases that a context carries.
 package leasing

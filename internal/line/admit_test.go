@@ -56,7 +56,7 @@ func (r *rig) fetch(queues map[string]int, most int, order string) *intake.Intak
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{After: wake, Most: wake, Order: order})
 	in := intake.New(r.Client, intake.Options{
-		Queues: queues, Slots: most, Locks: colocated.Of(single), Types: &types, Parking: r.Engine.ParkingAtFetch(),
+		Queues: queues, Slots: most, Locks: locks.Colocated(single), Types: &types, Parking: r.Engine.ParkingAtFetch(),
 	})
 	if _, err := in.Fetch(r.Context(), r.name); err != nil {
 		r.Fatal(err)

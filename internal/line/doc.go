@@ -16,7 +16,7 @@
 //     sequence, so an entry stands for one enqueue of the task. What makes an entry the head is said in one place
 //     (lua/head.lua). An entry that is no head stays until a task behind it finds it.
 //   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
-//   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim]
+//   - Locks, where they are on the Redis of the tasks ([Engine.Colocate]): the fetch takes those of a task, [Run.Claim]
 //     gives them to its handler, and with [Run.Release] the acknowledgement releases them and wakes the next
 //     waiters. A task whose key was held when it was fetched is parked without a run if package middleware, as the
 //     [Parker] of its type, decides that it should be. Behind another one that is parked on the key, the script that

@@ -13,8 +13,12 @@ import (
 
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // holds is a Redis with a server that has learned to fetch tasks of type "test" with their locks. All its slots are free,
 // its queue is paused, and the lock of "k" is held.
@@ -60,7 +64,7 @@ func newHolds(t *testing.T, wait colocated.Wait) *holds {
 	single, err := locking.NewSingle(h.Client, locking.SingleOptions{})
 	h.OK(err)
 	t.Cleanup(func() { _ = single.Close() })
-	h.Engine.Fuse(colocated.Of(single))
+	h.Engine.Colocate(locks.Colocated(single))
 	h.Serve(4, func(ctx context.Context, id string) error {
 		if id == "first" {
 			r, err := h.Engine.Run(line.Task{Queue: "default", ID: id})

@@ -325,7 +325,7 @@ func TestATypeWithTwoParkersHasNone(t *testing.T) {
 	single, err := locking.NewSingle(r.Client, locking.SingleOptions{})
 	r.OK(err)
 	t.Cleanup(func() { _ = single.Close() })
-	r.Engine.Fuse(colocated.Of(single))
+	r.Engine.Colocate(locks.Colocated(single))
 	one, two := &holds{solo: r, wait: anyWait}, &holds{solo: r, wait: anyWait}
 	ran := make(chan string, 10)
 	var mu sync.Mutex

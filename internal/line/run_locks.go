@@ -8,16 +8,18 @@ import (
 	"github.com/railtoken/railtoken/internal/colocated"
 )
 
-// Fuse has the locks of tasks taken as the tasks are fetched, and released as they are acknowledged. Call it before
+// Colocate has the locks of tasks taken as the tasks are fetched, and released as they are acknowledged. Call it before
 // [Engine.Conn], and only if the locks are on the Redis of the tasks. nil changes nothing.
-func (e *Engine) Fuse(locks colocated.Locks) { e.locks = locks }
+func (e *Engine) Colocate(locks colocated.Locks) { e.locks = locks }
 
 // LocksAre tells the Engine the names of the locks of keys, which are on the Redis of the tasks. It must be called before the
 // first use.
 func (e *Engine) LocksAre(lockOf func(key string) (lock, notify string)) { e.lockOf = lockOf }
 
-// Fuses reports whether the locks that are taken and released with the tasks are those of a locking.Locker.
-func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e.locks.Are(locker) }
+// Colocates reports whether these locks are taken and released with the tasks.
+func (e *Engine) Colocates(locks colocated.Locks) bool {
+	return e != nil && e.locks != nil && e.locks == locks
+}
 
 // Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
 // other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free, and
@@ -84,6 +86,9 @@ type ReleaseOptions struct {
 	// Plan returns how many tasks to wake for a key if tasks are parked on it, 100 at most. It is called for each key in
 	// turn, or for none, right before the acknowledgement is sent that carries out the release.
 	Plan func(key string) int
+	// Defer ends the lease of locks for which [Engine.Colocates] is true, and leaves its release to the acknowledgement. It
+	// returns nil if the caller must release the lease: it is over, or was handed off.
+	Defer func(done func(colocated.Outcome, error)) *colocated.Release
 	// Done is called once, with the tasks that the acknowledgement has woken for some of the keys, and the error of the
 	// release. If the outcome is not Scripted, the task may still have its place.
 	Done func(woken map[string]Woken, o colocated.Outcome, err error)
@@ -91,9 +96,9 @@ type ReleaseOptions struct {
 
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
 // Unless the work is committed, a success does not count if the lease was lost by then: the task runs again. Release
-// reports false, and does nothing, if the caller must release the lease: it is no lock of the tasks' Redis, it is over or
-// was handed off, the run is over, or its task waits for a key.
-func (r *Run) Release(lease any, opts ReleaseOptions) bool {
+// reports false, and does nothing, if the caller must release the lease: Defer has returned nil, the run is over, or its
+// task waits for a key.
+func (r *Run) Release(opts ReleaseOptions) bool {
 	if r == nil || r.queue.locks == nil || !r.current() {
 		return false
 	}
@@ -103,7 +108,7 @@ func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 		return false
 	}
 	keys, done, inOrder := opts.Keys, opts.Done, opts.Place != colocated.NoPlace
-	release := r.queue.locks.Defer(lease, func(o colocated.Outcome, err error) {
+	release := opts.Defer(func(o colocated.Outcome, err error) {
 		done(r.queue.wokenWith(keys, o.Woken, inOrder), o, err)
 	})
 	if release == nil {

@@ -44,7 +44,7 @@ func newFetcher(t *testing.T, keys string) *holder {
 	parkings := h.Engine.ParkingAtFetch()
 	parkings.Unserved = func() []string { return h.unserved }
 	h.in = intake.New(h.Client, intake.Options{
-		Slots: 1, Locks: colocated.Of(single), Types: &types, Parking: parkings, Stopping: h.stopping,
+		Slots: 1, Locks: locks.Colocated(single), Types: &types, Parking: parkings, Stopping: h.stopping,
 	})
 	_, err = h.in.Fetch(t.Context(), "default")
 	h.OK(err)

@@ -51,7 +51,7 @@ type Item interface {
 	Lease() *locking.Lease
 	// Release releases the keys and wakes the next task of each. The error matches [locking.ErrLost]; it is nil if the
 	// lease was good until then. A lease that has merely expired is forgiven if the item has succeeded: see
-	// leasing.Forgive.
+	// lockaccess.Access.
 	Release(ctx context.Context, succeeded bool) error
 }
 

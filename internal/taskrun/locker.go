@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,8 +20,10 @@ type Locker struct {
 	RedisKeys func(key string) (lock, notify string)
 }
 
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
+
 // CloseBy closes the locks, and waits until the deadline at most.
-func (l Locker) CloseBy(deadline time.Time) error { return leasing.CloseBy(l.Closer, deadline) }
+func (l Locker) CloseBy(deadline time.Time) error { return locks.CloseBy(l.Closer, deadline) }
 
 // OnClient returns locks on the Redis of a client, for leases of at most maxHold.
 func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction bool) (Locker, error) {

@@ -6,9 +6,13 @@ import (
 
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // The key of the lock of one task has a value of another kind. The tasks behind it come all the same.
 func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
@@ -26,7 +30,7 @@ func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
 	client.LPush(t.Context(), "railtoken:lock:{default1}", "of another program")
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{})
-	in := intake.New(client, intake.Options{Slots: 3, Locks: colocated.Of(single), Types: &types})
+	in := intake.New(client, intake.Options{Slots: 3, Locks: locks.Colocated(single), Types: &types})
 	if _, err := in.Fetch(t.Context(), "default"); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +62,7 @@ func TestAFetchLeavesAReleasedKeyToTheCallerThatWaits(t *testing.T) {
 			}
 			var types colocated.Types
 			types.Learn("test", time.Minute, colocated.Wait{})
-			in := intake.New(client, intake.Options{Slots: 1, Locks: colocated.Of(single), Types: &types})
+			in := intake.New(client, intake.Options{Slots: 1, Locks: locks.Colocated(single), Types: &types})
 			if _, err := in.Fetch(ctx, "default"); err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ func crowd(t *testing.T, server *redistest.Server, tasks int) (admin *redis.Clie
 	types := &colocated.Types{}
 	types.Learn("test", time.Minute, colocated.Wait{After: time.Second, Most: time.Minute})
 	told = make(chan []intake.Parked, 10)
-	return admin, intake.Options{Slots: 4, Locks: colocated.Of(single), Types: types, Parking: &intake.Parking{
+	return admin, intake.Options{Slots: 4, Locks: locks.Colocated(single), Types: types, Parking: &intake.Parking{
 		Source: parksInAList, Parked: func(groups []intake.Parked) { told <- groups },
 	}}, told
 }

@@ -9,11 +9,14 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // Separate fails unless a server on the Locker there is refused beside one of the same queue on the Locker here, and one
 // on the Locker again, which excludes here, is not.
@@ -34,7 +37,7 @@ func Separate(t *testing.T, here, again, there locking.Locker) {
 	for locker, separate := range map[locking.Locker]bool{
 		again: false, there: true, locking.NewGate(again, locking.GateOptions{}): false, locking.NewGate(there, locking.GateOptions{}): true,
 	} {
-		store, known := leasing.Store(t.Context(), locker)
+		store, known := locks.Store(t.Context(), locker)
 		a, err := attach.New(tasks.Client(t), asynq.Config{}, attach.Options{Locker: locker, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)

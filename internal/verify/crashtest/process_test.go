@@ -14,12 +14,15 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/broker"
-	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // job is a task of a scenario, and its payload.
 type job struct {
@@ -113,7 +116,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 		names = nil
 	}
 	if s.Fused {
-		(*line.Engine)(p.queue).Fuse(colocated.Of(locker))
+		(*line.Engine)(p.queue).Colocate(locks.Colocated(locker))
 	}
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,

@@ -20,7 +20,7 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 		opts := locking.Options{TTL: 2 * time.Second}
 		first := acquire(t, gate, opts, "order")
 		released := make(chan error, 1)
-		release := colocated.Of(gate).Defer(first, func(_ colocated.Outcome, err error) { released <- err })
+		release := locks.Defer(first, func(_ colocated.Outcome, err error) { released <- err })
 		if release == nil {
 			t.Fatal("the release is not left to the caller")
 		}

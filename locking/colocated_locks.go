@@ -10,49 +10,29 @@ import (
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
-func init() {
-	colocated.Of = func(locker any) colocated.Locks {
-		type fusible interface{ fusedLocks() *fusedLocks }
-		if f, ok := locker.(fusible); ok {
-			if locks := f.fusedLocks(); locks != nil {
-				return locks
-			}
-		}
-		return nil
-	}
-}
-
-// fusedLocks are the locks of a Single, behind a Gate or not, as the scripts of tasks use them: see [colocated.Locks].
-type fusedLocks struct {
+// colocatedLocks are the locks of a Single, behind a Gate or not, as the scripts of tasks use them: see [colocated.Locks].
+type colocatedLocks struct {
 	single *Single
 	gate   *Gate // may be nil
 }
 
-// Are reports whether these are the locks of a Locker.
-func (f *fusedLocks) Are(locker any) bool {
-	other, _ := colocated.Of(locker).(*fusedLocks)
-	return other != nil && *other == *f
+func (s *Single) colocated() (f colocatedLocks, ok bool) {
+	_, plain := s.client.(*redis.Client)
+	return colocatedLocks{single: s}, plain && s.usualKeys
 }
 
-func (s *Single) fusedLocks() *fusedLocks {
-	if _, plain := s.client.(*redis.Client); !plain || !s.usualKeys {
-		return nil
+func (g *Gate) colocated() (f colocatedLocks, ok bool) {
+	s, ok := g.inner.(*Single)
+	if !ok {
+		return f, false
 	}
-	return &fusedLocks{single: s}
-}
-
-func (g *Gate) fusedLocks() *fusedLocks {
-	if s, ok := g.inner.(*Single); ok {
-		if locks := s.fusedLocks(); locks != nil {
-			locks.gate = g
-			return locks
-		}
-	}
-	return nil
+	f, ok = s.colocated()
+	f.gate = g
+	return f, ok
 }
 
 // Ask returns what a call needs that may take locks.
-func (f *fusedLocks) Ask() colocated.Ask {
+func (f colocatedLocks) Ask() colocated.Ask {
 	block := 1
 	if f.gate != nil {
 		block = f.gate.block
@@ -61,15 +41,13 @@ func (f *fusedLocks) Ask() colocated.Ask {
 	owner := lockwire.NewOwner(f.single.label+"/", block, began.watch.Last())
 	return colocated.Ask{
 		ID: owner[:lockwire.IDSize-3], Tail: owner[lockwire.IDSize:], Floor: -f.single.clock.Last(),
-		FenceTTL: f.single.fenceTTL, Block: block, Began: began,
+		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch,
 	}
 }
 
-// Adopt makes a Lease of keys that a script has taken.
-func (f *fusedLocks) Adopt(ctx context.Context, t *colocated.Taken, options any) (any, error) {
-	opts, _ := options.(Options)
-	opts = opts.withDefaults()
-	began, _ := t.Ask.Began.(instant)
+// adopt makes a Lease of keys that a script has taken.
+func (f colocatedLocks) adopt(ctx context.Context, t *colocated.Taken, opts Options) (*Lease, error) {
+	opts, began := opts.withDefaults(), instant{t.Ask.Began, &f.single.suspension}
 	if opts.TTL != t.TTL {
 		return nil, errors.New("locking: the keys were taken with another TTL")
 	}
@@ -88,7 +66,7 @@ func (f *fusedLocks) Adopt(ctx context.Context, t *colocated.Taken, options any)
 }
 
 // grant returns the grant of keys that a script has taken.
-func (f *fusedLocks) grant(t *colocated.Taken) (*singleGrant, error) {
+func (f colocatedLocks) grant(t *colocated.Taken) (*singleGrant, error) {
 	redisKeys, err := lockwire.RedisKeys(t.Keys, f.single.lockKey)
 	if err != nil {
 		return nil, err
@@ -130,7 +108,7 @@ func (g *Gate) adopt(
 
 // Refusal returns the HeldError of keys of which a script has found one held, or one that another task is to have first: then
 // the reply ends with what stands for its holder.
-func (*fusedLocks) Refusal(keys []string, reply any) error {
+func (colocatedLocks) Refusal(keys []string, reply any) error {
 	list, _ := reply.([]any)
 	label := ""
 	if len(list) == 6 {
@@ -151,17 +129,17 @@ func (*fusedLocks) Refusal(keys []string, reply any) error {
 }
 
 // Release returns the release of keys that a script has taken and nobody has adopted.
-func (f *fusedLocks) Release(t *colocated.Taken) *colocated.Release {
+func (f colocatedLocks) Release(t *colocated.Taken) *colocated.Release {
 	grant, err := f.grant(t)
 	if err != nil {
 		failed := func(context.Context, bool) (colocated.Outcome, error) { return colocated.Outcome{}, err }
 		return colocated.NewRelease(nil, t.Owner, nil, failed)
 	}
-	return grant.fusedRelease()
+	return grant.scriptedRelease()
 }
 
-// fusedRelease returns the release of a grant in one part, for a script to carry out.
-func (g *singleGrant) fusedRelease() *colocated.Release {
+// scriptedRelease returns the release of a grant in one part, for a script to carry out.
+func (g *singleGrant) scriptedRelease() *colocated.Release {
 	p := g.parts[0]
 	return colocated.NewRelease(p.redisKeys, g.owner, g.tops, func(ctx context.Context, sent bool) (colocated.Outcome, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -177,19 +155,6 @@ func (g *singleGrant) fusedRelease() *colocated.Release {
 	})
 }
 
-// Defer ends a Lease and leaves its release to the caller.
-func (f *fusedLocks) Defer(l any, done func(colocated.Outcome, error)) *colocated.Release {
-	lease, _ := l.(*Lease)
-	if lease == nil {
-		return nil
-	}
-	grant, ok := lease.grant.(*singleGrant)
-	if !ok || grant.single != f.single || len(grant.parts) != 1 {
-		return nil
-	}
-	return lease.deferRelease(grant, done)
-}
-
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
 // is lost, was handed off, or is released already. Until the call is answered or late, the Gate takes the keys for held:
 // while Redis cannot be reached, callers must learn that, and not wait for a holder.
@@ -203,7 +168,7 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 		if !ended {
 			return
 		}
-		deferred = grant.fusedRelease()
+		deferred = grant.scriptedRelease()
 		if holder != nil {
 			deferred.IfLate(func() { holder.released(l, true) })
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/backend"
 )
@@ -19,11 +18,11 @@ func TestABackendHasItsNameBehindAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer single.Close()
-	for want, l := range map[string]any{
+	for want, l := range map[string]locking.Locker{
 		"redis": struct{ *locking.Gate }{locking.NewGate(single, locking.GateOptions{})}, "redlock": &locking.Redlock{},
 		"locking_test": locking.NewGate(locking.New(ownBackend{}), locking.GateOptions{}),
 	} {
-		if got := leasing.Backend(l); got != want {
+		if got := locks.Backend(l); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
