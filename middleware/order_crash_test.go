@@ -11,7 +11,6 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
-	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -101,43 +100,6 @@ func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 		s.sees(r, 37*time.Second, 2, 3, 4)
 		r.Logf("all have run %v after the crash", time.Since(crashed))
 	})
-}
-
-// The head dies while another task still has the key, and a third one waits behind both. Whatever releases the key has to
-// look: nothing else does before asynq's recoverer.
-func TestAReleaseBringsBackADeadWorkersTask(t *testing.T) {
-	t.Parallel()
-	for _, with := range []string{"with the acknowledgement", "without it"} {
-		t.Run(with, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(r *rig) {
-				end := make(chan struct{})
-				s := &script{steps: func(_ context.Context, n, _ int) error {
-					if n == 1 {
-						<-end
-					}
-					return nil
-				}}
-				opts := r.options(middleware.Requeue{Order: middleware.FIFO})
-				if with == "without it" {
-					opts.Locker = struct{ locking.Locker }{r.locker}
-				}
-				r.serve(opts, asynq.Config{Concurrency: 4}, s.handle)
-				r.queued("order:1", 1, 1)
-				s.sees(r, soon, 1)
-				r.queued("order:1", 2, 1, asynq.Queue("other"))
-				dead := r.crash("other", "order:1", false)
-				<-time.After(30*time.Second + 2*line.LostAfter)
-				r.queued("order:1", 3, 1)
-				r.events.await(r, 1, parked)
-				close(end)
-				<-time.After(time.Second)
-				if state := r.info(dead).State; state != asynq.TaskStatePending {
-					r.Errorf("a second after the release the head is %v", state)
-				}
-			})
-		})
-	}
 }
 
 // A worker that does not extend asynq's lease, because it cannot reach that Redis, may still be at work: its lock

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // refusing refuses every command for a sequence of tasks for as long as it is on.
@@ -112,4 +115,43 @@ func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 			})
 		}
 	}
+}
+
+// afterLeaving calls do once, when a task has left its sequence and has not released its key.
+type afterLeaving struct {
+	sequence string
+	once     *sync.Once
+	do       func()
+}
+
+func (afterLeaving) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a afterLeaving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		args := cmd.Args() // evalsha, hash, 2 keys: the sequence and the waiters; how many to name, and the leaver
+		if strings.HasPrefix(cmd.Name(), "eval") && len(args) > 6 && fmt.Sprint(args[2]) == "2" && args[3] == a.sequence && args[6] != "" && err == nil {
+			a.once.Do(a.do)
+		}
+		return err
+	}
+}
+
+func (afterLeaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestATaskThatArrivesAsTheLastLeavesIsWoken(t *testing.T) {
+	t.Parallel()
+	inEachOrder(t, func(r *rig, strategy middleware.Requeue) {
+		r.client.AddHook(afterLeaving{"railtoken:sequence:{order:1}", new(sync.Once), func() {
+			r.queued("order:1", 2, 1)
+			r.events.await(r, 1, parked)
+		}})
+		s, opts := &script{}, r.options(strategy)
+		opts.Locker = struct{ locking.Locker }{r.locker} // whose keys no acknowledgement releases
+		r.serve(opts, asynq.Config{Concurrency: 4}, s.handle)
+		r.queued("order:1", 1, 1)
+		s.sees(r, soon, 1, 2)
+	})
 }

@@ -104,43 +104,6 @@ var heads = map[string]struct {
 	}, false, false, false},
 }
 
-func TestOnlyATaskThatCanRunIsAHead(t *testing.T) {
-	t.Parallel()
-	for name, row := range heads {
-		for _, kind := range kinds {
-			for order, strict := range map[string]bool{"FIFO": false, "StrictFIFO": true} {
-				t.Run(name+", "+order+", "+kind, func(t *testing.T) {
-					t.Parallel()
-					r, stays := newRig(t, kind), row.fifo
-					if strict {
-						stays = row.strict
-					}
-					first, next := r.begun("first"), r.begun("next")
-					join := func(task line.Task) line.Position {
-						at, err := r.Engine.Join(t.Context(), task, r.key("k"), line.JoinOptions{Strict: strict})
-						if err != nil {
-							t.Fatal(err)
-						}
-						return at
-					}
-					join(first)
-					if at := join(next); at.Ahead != 1 {
-						t.Fatalf("the next stands at %+v", at)
-					}
-					row.becomes(r, first)
-					left, err := r.Engine.Front(t.Context(), r.key("k"))
-					if err != nil || len(left.Next) == 0 || (left.Next[0] == first) != stays || left.Lost != row.lost {
-						t.Errorf("the front is %+v, %v; want the first there: %v", left, err, stays)
-					}
-					if at := join(next); (at.Ahead == 1) != stays || at.FirstLost != row.lost {
-						t.Errorf("the next stands at %+v, want the first before it: %v", at, stays)
-					}
-				})
-			}
-		}
-	}
-}
-
 func TestAReusedIDJoinsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {

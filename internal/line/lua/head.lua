@@ -74,8 +74,13 @@ local function head(task, sequence, id, now, lost, left)
     return is(ago < tonumber(left) and 'runs' or 'left', ends)
   elseif state == 'retry' then
     local due = redis.call('ZSCORE', prefix .. 'retry', id)
-    -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued.
-    if not found[5] or found[4] == found[5] or string.find(found[5], '^%d+$') then
+    -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued. A
+    -- server that speaks to Redis by itself names none.
+    local run, waits = found[5], found[4] or found[6]
+    if run then
+      waits = run == found[4] or string.find(run, '^%d+$')
+    end
+    if waits then
       return is('waits', due)
     elseif mark == sequence .. ' fifo' and (not due or due - now / 1e9 > soon) then
       return is('gone')
