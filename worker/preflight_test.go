@@ -131,17 +131,6 @@ func TestEvictionIsRefusedUnlessAllowed(t *testing.T) {
 	wantParts(t, starts(t, Config{Redis: Redis{Addr: good.Addr()}, LockRedis: Redis{Addr: server.Addr()}}), server.Addr(), "allkeys-lru")
 }
 
-func TestReplicaIsRefused(t *testing.T) {
-	t.Parallel()
-	master := redistest.Start(t)
-	host, port, err := net.SplitHostPort(master.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica := redistest.Start(t, "--replicaof", host, port)
-	wantParts(t, starts(t, Config{Redis: Redis{Addr: replica.Addr()}}), replica.Addr(), "is a replica")
-}
-
 func TestPasswordIsUsed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", password)
@@ -157,18 +146,6 @@ func TestPasswordIsUsed(t *testing.T) {
 	wantNoPassword(t, "the log", text)
 	wantParts(t, starts(t, Config{Redis: Redis{Addr: server.Addr(), Password: "wrong"}}), "WRONGPASS", "RAILTOKEN_REDIS_ADDR", "password")
 	wantParts(t, starts(t, Config{Redis: Redis{Addr: server.Addr()}}), "NOAUTH")
-}
-
-func TestEmbeddedRedisIsFit(t *testing.T) {
-	t.Parallel()
-	server, err := embeddedredis.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	if err := starts(t, Config{Redis: Redis{Addr: server.Addr()}}); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestRedisThatTellsNothingIsTakenWithAWarning(t *testing.T) {

@@ -25,15 +25,6 @@ func as(t testing.TB, server *redistest.Server, rules ...string) Redis {
 	return Redis{Addr: server.Addr(), Username: o.Username, Password: Secret(o.Password)}
 }
 
-func TestAUserThatLacksRulesIsToldAllOfThem(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	at := as(t, server, "~asynq:*", "&asynq:*", "+@all", "-zadd")
-	err := starts(t, Config{Redis: at})
-	wantParts(t, err, server.Addr(), `"worker"`, "ACL SETUSER worker ~railtoken:* +zadd &railtoken:*")
-	wantNoPassword(t, "the error", err.Error())
-}
-
 func TestAUserThatMayNotUseLocksIsRefused(t *testing.T) {
 	t.Parallel()
 	tasks, locks := redistest.Start(t), redistest.Start(t)

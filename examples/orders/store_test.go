@@ -4,7 +4,6 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,20 +11,6 @@ import (
 )
 
 const testRun runID = "test"
-
-func TestClaimReadsAndCommitWrites(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	for i, taskID := range []string{"a", "b"} {
-		changes := allocation(int64(10+i), 3)
-		mustClaim(t, s, taskID, changes)
-		if changes[0].Read != int64(i) || changes[1].Read != int64(3*i) {
-			t.Errorf("task %s reads %d and %d", taskID, changes[0].Read, changes[1].Read)
-		}
-		mustCommit(t, s, taskID, changes)
-	}
-	expectCounters(t, s, 2, 6)
-}
 
 func TestClaimRefusesAnEarlierToken(t *testing.T) {
 	t.Parallel()
@@ -95,17 +80,6 @@ func TestEffectIsAppliedOnce(t *testing.T) {
 	expectCounters(t, s, 1, 4)
 }
 
-func TestWithoutTokensAnUpdateIsLost(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	a, b := allocation(0, 1), allocation(0, 1)
-	mustClaim(t, s, "a", a)
-	mustClaim(t, s, "b", b)
-	mustCommit(t, s, "a", a)
-	mustCommit(t, s, "b", b)
-	expectCounters(t, s, 1, 1)
-}
-
 func TestOpenStoreRefusesTheFileOfAnotherRun(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "with space & 100%?.db")
@@ -145,42 +119,6 @@ func TestStoresOpenANewFileTogether(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}
-}
-
-// Two processes have a connection each.
-func TestStoresShareAFile(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "orders.db")
-	const each = 50
-	var all sync.WaitGroup
-	for _, name := range []string{"a", "b"} {
-		s, err := openStore(t.Context(), path, testRun)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.close() })
-		all.Go(func() {
-			for i := range each {
-				id := name + string(rune('0'+i))
-				changes := []change{{Table: sellersTable, ID: id, Key: id, Amount: 1, Token: 1}}
-				if _, err := s.claim(t.Context(), id, changes); err != nil {
-					t.Error(err)
-				}
-				if _, err := s.commit(t.Context(), effectOf(id, changes)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	s, err := openStore(t.Context(), path, testRun)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	if n, err := s.finished(t.Context()); n != 2*each || err != nil {
-		t.Errorf("%d effects, %v", n, err)
 	}
 }
 

@@ -1,10 +1,8 @@
 package server_test
 
 import (
-	"context"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,25 +40,6 @@ func TestSentCountsNoCommandOfAScript(t *testing.T) {
 	}
 	if got := count(t, sent, s) - before; got != 20 {
 		t.Errorf("10 scripts and 10 commands count as %v", got)
-	}
-}
-
-func TestAPausedServerAnswersNothingUntilItResumes(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := s.Probe().Ping(ctx).Err(); err == nil {
-		t.Error("it answers")
-	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Probe().Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
 	}
 }
 

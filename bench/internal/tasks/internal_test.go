@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"math"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -64,29 +63,6 @@ func TestARowSaysWhatMustNotBe(t *testing.T) {
 	bad.addTo(table, Bare, s, Result{})
 	if note := table.Row(Bare.Name).Note; note != "" {
 		t.Errorf("bare claims no lock, and has the note %q", note)
-	}
-}
-
-func TestHandOffsMeasureBothKindsOfRelease(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("needs redis-server, which make test installs: ", err)
-	}
-	s := HandOffs(2)
-	for _, c := range eachQueue {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			got, err := Run(t.Context(), t.TempDir(), c, s, wakeBound, nil)
-			if err != nil || !got.Finished || got.Overlaps != 0 || got.Err != "" {
-				t.Fatalf("got %+v, %v", got, err)
-			}
-			for _, queue := range []string{waiterQueue, otherQueue} {
-				took := gaps(s, got, queue)
-				if len(took) != 2 || slices.Min(took) <= 0 {
-					t.Errorf("after a release in queue %s: %v", queue, took)
-				}
-			}
-		})
 	}
 }
 

@@ -15,24 +15,6 @@ func needRedis(t *testing.T) {
 	}
 }
 
-func TestEveryContestantDoesTasksWithoutConflictsOnce(t *testing.T) {
-	t.Parallel()
-	needRedis(t)
-	s := tasks.Repeat("", 2, 5, time.Millisecond, 1).Distinct()
-	for _, c := range tasks.All {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			got, err := tasks.Run(t.Context(), t.TempDir(), c, s, 30*time.Second, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Done != 10 || !got.Finished || got.Overlaps != 0 || got.AtMost(1) != 1 || got.Err != "" {
-				t.Errorf("got %+v", got)
-			}
-		})
-	}
-}
-
 func TestThoseWhoLockLetNoTasksOfAKeyOverlap(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
@@ -89,20 +71,6 @@ func TestATaskWhoseMutexHasUsedUpItsTriesIsRetriedAndDone(t *testing.T) {
 	}
 	if got.Done != 2 || got.AtMost(1) == 1 || got.Err != "" || got.Overlaps != 0 {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func TestTasksAsideAndLateOnesAreDoneToo(t *testing.T) {
-	t.Parallel()
-	needRedis(t)
-	s := tasks.Repeat("", 2, 2, 5*time.Millisecond, 1)
-	s.Tasks[0].Aside, s.Tasks[3].After = true, 100*time.Millisecond
-	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.Railtoken, s, time.Minute, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Tasks != 3 || got.Done != 3 || got.AsideDone != 1 || !got.Finished || got.At[3] < 100*time.Millisecond {
-		t.Errorf("got %+v, %v", got, got.At)
 	}
 }
 

@@ -135,17 +135,6 @@ func TestATallyDoesNotWaitForTasksAside(t *testing.T) {
 	})
 }
 
-func TestWorkThatTakesNoTimeIsDone(t *testing.T) {
-	t.Parallel()
-	all := list("a")
-	all[0].Work = 0
-	tally := tasks.NewVirtualTally(all)
-	if err := tally.Work(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	<-tally.Over()
-}
-
 func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
 	t.Parallel()
 	r := tasks.Result{}

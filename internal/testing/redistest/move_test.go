@@ -11,28 +11,6 @@ import (
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
-func TestMovedSlotIsServedByItsNewMaster(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	ctx := t.Context()
-	client := c.Client(t)
-	for i := range 25 {
-		if err := client.Set(ctx, fmt.Sprintf("{foo}%d", i), i, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, to := range []int{0, 1, 0, 1, 2, 1, 2} { // foo is in slot 12182, which the last one has at first
-		c.MoveSlot(t, rediswire.Slot("foo"), c.Nodes()[to])
-		n, err := c.Nodes()[to].Client(t).DBSize(ctx).Result()
-		if err != nil || n != 25 {
-			t.Errorf("master %d has %d keys, %v; want 25", to, n, err)
-		}
-		if got := client.Get(ctx, "{foo}7").Val(); got != "7" {
-			t.Errorf("the key reads %q; want 7", got)
-		}
-	}
-}
-
 func TestSlotOnItsWayAnswersForWhatItHas(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2)
@@ -92,10 +70,4 @@ func TestSlotGivenUpIsServedByNeither(t *testing.T) {
 	if got := client.Get(ctx, "foo").Val(); got != "1" {
 		t.Errorf("afterwards the key reads %q", got)
 	}
-}
-
-func TestSlotThatIsThereAlreadyIsNotMoved(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 2)
-	outcome(t, func(tb testing.TB) { c.MoveSlot(tb, rediswire.Slot("foo"), c.Nodes()[1]) }).mustFail(t, "no other master")
 }

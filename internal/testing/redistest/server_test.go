@@ -5,7 +5,6 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,20 +35,6 @@ func TestStartGivesEachTestAnEmptyServerOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestServersStartedTogetherDoNotShareAPort(t *testing.T) {
-	t.Parallel()
-	var seen sync.Map
-	for i := range 8 {
-		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			if _, twice := seen.LoadOrStore(s.Addr(), i); twice {
-				t.Errorf("%s was given twice", s.Addr())
-			}
-		})
-	}
-}
-
 func TestStartStopsTheServerWhenTheTestEnds(t *testing.T) {
 	t.Parallel()
 	var addr string
@@ -63,22 +48,6 @@ func TestStartStopsTheServerWhenTheTestEnds(t *testing.T) {
 	}
 	if refused(addr) == nil {
 		t.Errorf("%s still accepts connections", addr)
-	}
-}
-
-func TestStartTakesArguments(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru", "--requirepass", "secret")
-	got, err := s.Client(t).ConfigGet(t.Context(), "maxmemory-policy").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got["maxmemory-policy"] != "allkeys-lru" {
-		t.Errorf("maxmemory-policy is %q", got["maxmemory-policy"])
-	}
-	open := s.Client(t, func(o *redis.Options) { o.Password = "" })
-	if err := open.Ping(t.Context()).Err(); err == nil {
-		t.Error("a client without the password was served")
 	}
 }
 
@@ -107,32 +76,6 @@ func TestKillLosesWhatWasNotPersisted(t *testing.T) {
 	}
 }
 
-func TestRestartBringsTheAppendOnlyFileBack(t *testing.T) {
-	t.Parallel()
-	for _, end := range []struct {
-		name string
-		by   func(*redistest.Server)
-	}{
-		{"stopped", (*redistest.Server).Stop},
-		{"killed", (*redistest.Server).Kill},
-		{"running", func(*redistest.Server) {}},
-	} {
-		t.Run(end.name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-			c := s.Client(t)
-			if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			end.by(s)
-			s.Restart(t)
-			if got, err := c.Get(t.Context(), "k").Result(); got != "v" {
-				t.Errorf("k is %q, %v", got, err)
-			}
-		})
-	}
-}
-
 func TestPausedServerAnswersNothingUntilResume(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -157,29 +100,6 @@ func TestPausedServerAnswersNothingUntilResume(t *testing.T) {
 	s.Resume()
 	if err := <-answer; err != nil {
 		t.Errorf("what was sent during the pause: %v", err)
-	}
-}
-
-func TestStopEndsAPausedServer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Pause()
-	s.Stop()
-	if err := refused(s.Addr()); err == nil {
-		t.Error("the stopped server still accepts connections")
-	}
-}
-
-func TestCallsOnAStoppedServerAreHarmless(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Stop()
-	s.Stop()
-	s.Kill()
-	s.Pause()
-	s.Resume()
-	if s.PID() != 0 {
-		t.Errorf("PID is %d", s.PID())
 	}
 }
 

@@ -3,8 +3,6 @@ package redistest_test
 import (
 	"errors"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,64 +84,6 @@ func TestVirtualScriptTimeFollowsTheVirtualClock(t *testing.T) {
 				t.Errorf("TIME is %v, the bubble's clock %v", got, want)
 			}
 			time.Sleep(90*time.Minute + 123*time.Microsecond)
-		}
-	})
-}
-
-func TestVirtualServesManyCallersInManyBubbles(t *testing.T) {
-	t.Parallel()
-	for i := range 4 {
-		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				_, c := redistest.Virtual(t)
-				var wg sync.WaitGroup
-				for range 200 {
-					wg.Go(func() {
-						for range 5 {
-							if err := c.Incr(t.Context(), "n").Err(); err != nil {
-								t.Error(err)
-							}
-							time.Sleep(time.Second)
-						}
-					})
-				}
-				wg.Wait()
-				if n, err := c.Get(t.Context(), "n").Int(); err != nil || n != 1000 {
-					t.Errorf("counted %d, %v", n, err)
-				}
-			})
-		})
-	}
-}
-
-func TestVirtualRefusesDialsAfterClose(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, c := redistest.Virtual(t)
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		m.Close()
-		if err := c.Ping(t.Context()).Err(); err == nil {
-			t.Error("the open connection still answers")
-		}
-		if err := c.Ping(t.Context()).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("after Close the client says %v", err)
-		}
-	})
-}
-
-func TestVirtualClientTakesOptions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, c := redistest.Virtual(t)
-		other := redistest.VirtualClient(t, m, func(o *redis.Options) { o.DB = 1 })
-		if err := other.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := c.Exists(t.Context(), "k").Result(); err != nil || n != 0 {
-			t.Errorf("database 0 has %d of database 1's keys, %v", n, err)
 		}
 	})
 }

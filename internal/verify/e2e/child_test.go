@@ -100,11 +100,6 @@ func runChild(dbAddr string, hang bool) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv(scheduleVariable) != "" {
-		if err := w.Schedule("ticks", ticking); err != nil {
-			return err
-		}
-	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}

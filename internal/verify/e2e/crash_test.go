@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
-	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -110,50 +107,4 @@ func ageLeases(t *testing.T, client redis.UniversalClient, queues []string) (age
 		}
 	}
 	return aged
-}
-
-func TestAKilledWorkerLosesNothingAndItsKeysBecomeFree(t *testing.T) {
-	t.Parallel()
-	const orders, ttl = 4, 2 * time.Second
-	server, dbServer := redistest.Start(t), redistest.Start(t)
-	client, db := server.Client(t), dbServer.Client(t)
-	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = producer.Close() })
-	env := []string{"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=12", "RAILTOKEN_LOCK_TTL=2s"}
-
-	victim := startChild(t, server.Addr(), dbServer.Addr(), true, env...)
-	enqueue(t, producer, "audit", orders, 1)
-	until(t, "every order is locked", func() bool { return db.LLen(t.Context(), "started").Val() == orders })
-	enqueue(t, producer, "allocate", orders, 2)
-	until(t, "the others are parked", func() bool { return client.ZCard(t.Context(), "asynq:{allocate}:retry").Val() == 2*orders })
-	victim.kill()
-	killed := time.Now()
-
-	locker, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range orders {
-		until(t, "the key is free", func() bool {
-			lease, err := locker.Acquire(t.Context(), []string{"order:" + strconv.Itoa(n)}, locking.Options{})
-			return err == nil && lease.Release(context.Background()) == nil
-		})
-	}
-	if took := time.Since(killed); took > ttl+time.Second {
-		t.Errorf("the keys were free after %v, want at most TTL + 1s", took)
-	} else {
-		t.Logf("the keys were free after %v (TTL %v)", took, ttl)
-	}
-
-	// asynq recovers a task when its own lease of 30 s has been over for 30 s. Instead of a minute, the leases are aged.
-	ageLeases(t, client, []string{"audit"})
-	startChild(t, server.Addr(), dbServer.Addr(), false, env...)
-	checkEffects(t, db, 3*orders)
-	drained(t, client, "audit", "allocate")
-	if n := client.Exists(t.Context(), "railtoken:waiters:{order:0}").Val(); n != 0 {
-		t.Error("an order still has waiters")
-	}
 }
