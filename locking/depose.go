@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +19,8 @@ import (
 )
 
 var (
-	//go:embed lua/depose.lua
-	deposeSource string
-
-	deposeScript       = pipeline.NewScript(deposeSource + acquireSource)
-	strictDeposeScript = pipeline.NewScript(restartguard.Script(strictCheck + deposeSource + acquireSource))
+	deposeScript       = pipeline.NewScript(lockwire.Depose)
+	strictDeposeScript = pipeline.NewScript(restartguard.Script(strictCheck + lockwire.Depose))
 )
 
 // deposedChannel is the channel in which depositions are published, with the name of the deposed owner.

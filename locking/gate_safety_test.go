@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -67,15 +67,11 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 // what the next holder has renewed, with the same owner value and token: two leases would be valid at the same time.
 func TestALateRenewalShortensNoOtherLease(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("lua/renew.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha1.Sum(source) //nolint:gosec // see above
+	sum := sha1.Sum([]byte(lockwire.Renew)) //nolint:gosec // see above
 	d := &delays{script: []byte(hex.EncodeToString(sum[:])), sent: make(chan int, 100), go1: make(chan struct{})}
 	server := redistest.Start(t)
 	plain := server.Client(t, deadlines)
-	if err := plain.ScriptLoad(t.Context(), string(source)).Err(); err != nil {
+	if err := plain.ScriptLoad(t.Context(), lockwire.Renew).Err(); err != nil {
 		t.Fatal(err)
 	}
 	client := server.Client(t, deadlines, func(o *redis.Options) {

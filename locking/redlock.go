@@ -103,7 +103,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 
 // strictAcquireScript checks the server first: see [GuardStrict].
 var strictAcquireScript = pipeline.NewScript(restartguard.Script(
-	strictCheck + acquireSource,
+	strictCheck + lockwire.Acquire,
 )).ForNewcomers()
 
 // strictCheck begins a script that first checks the server, whose identity is the last argument.

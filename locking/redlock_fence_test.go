@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -186,11 +186,7 @@ func TestAMajorityHoldsEachToken(t *testing.T) {
 // else.
 func loseRenewals(t testing.TB, nodes []*redis.Options) (lossy []*redis.Options, lose func(bool)) {
 	t.Helper()
-	source, err := os.ReadFile("lua/renew.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha1.Sum(source) //nolint:gosec // see above
+	sum := sha1.Sum([]byte(lockwire.Renew)) //nolint:gosec // see above
 	renewal := []byte(hex.EncodeToString(sum[:]))
 	var network link
 	for _, o := range nodes {

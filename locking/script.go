@@ -8,31 +8,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 var (
-	//go:embed lua/acquire.lua
-	acquireSource string
-	//go:embed lua/renew.lua
-	renewSource string
-	//go:embed lua/release.lua
-	releaseSource string
-	//go:embed lua/abandon.lua
-	abandonSource string
 	//go:embed lua/batch.lua
-	batchOwnSource string
+	batchSource string
 
-	batchSource = colocated.OneKey + batchOwnSource
+	batch = pipeline.NewBatchScript(lockwire.Script(batchSource), 3) // for calls of one key
 
-	batch = pipeline.NewBatchScript(batchSource, 3) // for calls of one key
-
-	acquireScript = pipeline.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
-	renewScript   = pipeline.NewScript(renewSource).In(batch, 'N')
-	releaseScript = pipeline.NewScript(releaseSource).In(batch, 'A')
-	abandonScript = pipeline.NewScript(abandonSource)
+	acquireScript = pipeline.NewScript(lockwire.Acquire).In(batch, 'a').ForNewcomers()
+	renewScript   = pipeline.NewScript(lockwire.Renew).In(batch, 'N')
+	releaseScript = pipeline.NewScript(lockwire.Release).In(batch, 'A')
+	abandonScript = pipeline.NewScript(lockwire.Abandon)
 )
 
 // acquireCommand returns the call of an acquire script. Unless all is set, it omits trailing arguments with default

@@ -2,22 +2,11 @@ package locking
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
-)
-
-var (
-	//go:embed lua/renew_moving.lua
-	renewMovingSource string
-	//go:embed lua/release_moving.lua
-	releaseMovingSource string
-
-	renewMovingScript   = pipeline.NewScript(renewMovingSource)
-	releaseMovingScript = pipeline.NewScript(releaseMovingSource)
 )
 
 // isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
@@ -34,25 +23,29 @@ func isUnserved(err error) bool {
 
 // renewMoving extends the locks of a part whose slot is moving.
 func (g *singleGrant) renewMoving(ctx context.Context, p part, ttl time.Duration) (lost int, err error) {
-	return g.eachLock(ctx, p, renewMovingScript, g.owner, ms(ttl))
+	return g.eachLock(ctx, p, renewScript, parseRenew, g.owner, ms(ttl))
 }
 
-// releaseMoving releases the locks of a part whose slot is moving.
+// releaseMoving releases the locks of a part whose slot is moving. Without the counter, any token tells a loss.
 func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, error) {
-	lost, err := g.eachLock(ctx, p, releaseMovingScript, g.owner)
+	parse := func(reply any, keys int) (int, error) {
+		r, err := parseRelease(reply, keys)
+		return r.lost, err
+	}
+	lost, err := g.eachLock(ctx, p, releaseScript, parse, g.owner, 0)
 	return releaseReply{lost: lost, notify: true}, err
 }
 
 // eachLock calls a script for each lock of a part, and returns the position of the first lost key, or 0.
 func (g *singleGrant) eachLock(
-	ctx context.Context, p part, script *pipeline.Script, args ...any,
+	ctx context.Context, p part, script *pipeline.Script, parse func(reply any, keys int) (lost int, err error), args ...any,
 ) (lost int, err error) {
 	for i := range p.keys {
 		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
 		if err != nil {
 			return 0, err
 		}
-		isLost, err := parseRenew(reply, 1)
+		isLost, err := parse(reply, 1)
 		if err != nil {
 			return 0, err
 		}

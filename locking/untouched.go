@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"slices"
 	"strconv"
@@ -11,14 +10,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-//go:embed lua/untouched.lua
-var untouchedSource string
-
-var untouchedScript = redis.NewScript(untouchedSource)
+var snapshotScript = redis.NewScript(lockwire.Snapshot)
 
 // forgiveFor is how long forgive waits for an answer.
 const forgiveFor = 5 * time.Second
@@ -139,7 +136,7 @@ func leftAlone(
 	for i := len(names) - 1; i > 0; i -= 3 {
 		names = slices.Delete(names, i, i+1)
 	}
-	values, err := untouchedScript.Run(ctx, client, names).Slice()
+	values, err := snapshotScript.Run(ctx, client, names).Slice()
 	if err != nil {
 		return false, err
 	}

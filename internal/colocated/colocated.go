@@ -6,16 +6,10 @@
 package colocated
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/leasing"
 )
-
-// OneKey is the source of the Lua functions acquire and release, for the lock of one key.
-//
-//go:embed lua/one_key.lua
-var OneKey string
 
 // Locks are locks as scripts use them. It is safe for concurrent use.
 type Locks interface {
@@ -32,7 +26,7 @@ type Locks interface {
 // number the task in the call, Tail, and the type and ID of the task.
 type Ask struct {
 	ID, Tail string
-	Floor    int64 // the proposal of acquire.lua: tokens are above its absolute value
+	Floor    int64 // the proposal of acquire (locks.lua): tokens are above its absolute value
 	FenceTTL time.Duration
 	Block    int               // tokens of a lease
 	Began    leasing.Stopwatch // runs since the leases began

@@ -16,7 +16,7 @@ const (
 	IDSize = 27
 
 	idBytes      = 20
-	markSize     = 16              // of the random part, what marks an owner that has given up: see abandon.lua
+	markSize     = 16              // of the random part, what marks an owner that has given up: see abandon in lua/locks.lua
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 

@@ -133,7 +133,7 @@ func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
 	call := regexp.MustCompile(`calls?\('([A-Z]+)'`)
 	found := 0
-	for _, dir := range []string{"../../locking/lua", "../../internal/line/lua", "../../internal/broker/lua", "../../internal/broker/intake/lua", "../../internal/colocated/lua", "../../items/lua", "../../internal/restartguard/lua", "../../internal/holdings/lua"} {
+	for _, dir := range []string{"../../locking/lua", "../../internal/line/lua", "../../internal/broker/lua", "../../internal/broker/intake/lua", "../../internal/lockwire/lua", "../../items/lua", "../../internal/restartguard/lua", "../../internal/holdings/lua"} {
 		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("scripts in %s: %q, %v", dir, scripts, err)

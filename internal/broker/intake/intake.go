@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -27,7 +28,7 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	giveBackScript = pipeline.NewScript(colocated.OneKey + giveBackSource)
+	giveBackScript = pipeline.NewScript(lockwire.Script(giveBackSource))
 )
 
 const (

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // Parking has tasks parked by the script that fetches them, if one of their keys is held, others are parked on that key
@@ -39,7 +40,7 @@ func (p *Parking) source(script string) string {
 	if p != nil {
 		parking = p.Source
 	}
-	return colocated.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
+	return lockwire.Script(strings.Replace(grantSource, "--PARKING--", parking, 1) + script)
 }
 
 // unserved returns the queues of which no server fetches tasks as the scripts read them. p may be nil.

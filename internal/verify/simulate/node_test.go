@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -11,6 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // TestNodeDoesWhatTheScriptsDo sends the same requests to a simulated node and, by the scripts of production, to a
@@ -20,12 +21,8 @@ func TestNodeDoesWhatTheScriptsDo(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	scripts := map[request]*redis.Script{}
-	for r, name := range map[request]string{acquire: "acquire", renew: "renew", release: "release"} {
-		source, err := os.ReadFile("../../../locking/lua/" + name + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripts[r] = redis.NewScript(string(source))
+	for r, source := range map[request]string{acquire: lockwire.Acquire, renew: lockwire.Renew, release: lockwire.Release} {
+		scripts[r] = redis.NewScript(source)
 	}
 	const keys, fenceTTL = 4, 205
 	rapid.Check(t, func(rt *rapid.T) {

@@ -132,11 +132,6 @@ local function finish(a)
   return {ended, a.lost, a.subscribed, a.parked}
 end
 
--- plain(failure) returns an error as Redis sends it, without the position that those of Redis before 7 have.
-local function plain(failure)
-  return (string.gsub(failure, '^[@=][^:]*: ?%-?%d+: %-?', ''))
-end
-
 local replies, errors, readonly = {}, {}, nil
 
 -- try(does, i) has a part of the work done for an acknowledgement. It returns the answer, false after an error.

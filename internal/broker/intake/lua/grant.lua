@@ -3,8 +3,8 @@
 -- has a name that begins with that of the fetch. The field pending_since of its hash has it, because asynq's own dequeue
 -- (v0.26) deletes that field and never reads it of an active task: so a server on asynq's own client, which runs a task
 -- that was recovered, is in no run that was named here. A task that finds a key held, and others parked on it, is parked instead,
--- and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua and
--- wake_released.lua of package parking, unless the server parks no tasks.
+-- and the next one is looked at. Before it stands locks.lua of package lockwire, and in it park_fetched.lua and
+-- wake_released.lua of package line, unless the server parks no tasks.
 --
 -- What a fetch is told is in ARGV from an index at on:
 --   1 its name   2 most tasks   3 when asynq's lease ends (s)
@@ -12,9 +12,11 @@
 --   locks (ms). Only the first task in the order of its key takes the lock. Tasks of a type without the rest are not parked here. Others are, behind so many that are parked on the
 --   key: the next in line tries again by itself so long after the end of the lock, and most from now at the latest (ms)
 --   5 and 6 beginning and end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see
---   acquire.lua   10 now (ns)
+--   acquire   10 now (ns)
 --   11 queues that no server works on, "|queue|queue|", empty for none   12 how many orders follow   then each order in
 --   which to look at the queues: a byte for each of them
+
+local call = redis.call
 
 -- hashOf(pending or active key, ID) returns the name of a task's hash.
 local prefixes = {}
@@ -56,7 +58,7 @@ local function ttlOf(types, kind)
   return ttl
 end
 
--- load() loads the functions of package parking, which most calls do not need. They stay nil if the server parks no tasks.
+-- load() loads the functions of package line, which most calls do not need. They stay nil if the server parks no tasks.
 local park, wakeReleased, leaveWaiters, admit, begin, depart, loaded
 local function load()
   local function functions()
@@ -79,8 +81,7 @@ local function first(order, recorded, key, id, at)
 end
 
 -- lock(message, recorded, queue key, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
--- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
--- counter}; or false.
+-- none. It returns the counters of the keys; what acquire does if one is held; or false.
 local function lock(message, recorded, key, id, number, at)
   local types = ARGV[at + 3]
   local kind = types ~= '' and kindOf(message)
@@ -101,25 +102,22 @@ local function lock(message, recorded, key, id, number, at)
     owner = string.sub(owner, 1, 500)
   end
   local proposal, fence_ttl, block = ARGV[at + 6], ARGV[at + 7], tonumber(ARGV[at + 8])
-  local counters, names, n = {}, {}, 0
+  local names, n = {}, 0
   for key in string.gmatch(recorded, '[^ ]+') do
     local name = 'railtoken:lock:{' .. key .. '}'
-    local ok, counter = not spared[name], nil
-    if ok then
-      ok, counter = pcall(acquire, name, name .. ':fence', nil, owner, ttl, fence_ttl, proposal, 0, block)
+    if spared[name] then
+      return false
     end
-    n = n + 1
-    names[n], counters[n] = name, counter
-    if not ok or type(counter) == 'table' then -- it cannot be had, or is held
-      for _, taken in ipairs(names) do
-        pcall(release, taken, taken .. ':fence', taken .. ':notify', owner)
-      end
-      if not ok then
-        return false
-      end
-      counter[2] = n
-      return counter
-    end
+    names[n + 1], names[n + 2], names[n + 3] = name, name .. ':fence', false
+    n = n + 3
+  end
+  local ok, counters = pcall(acquire, names, 1, n, owner, ttl, fence_ttl, proposal, 0, block)
+  if not ok or not counters or type(counters) == 'table' and counters.err then -- they cannot be had
+    return false
+  elseif type(counters) == 'number' then
+    return {counters}
+  elseif counters[1] == 0 then
+    return counters
   end
   if place then
     begin(unpack(place))
@@ -127,7 +125,7 @@ local function lock(message, recorded, key, id, number, at)
   return counters
 end
 
--- waiting ends the message of a parked task: see state.lua of package parking.
+-- waiting ends the message of a parked task: see state.lua of package line.
 local waiting = '\58\29railtoken: waits for its keys\248\127\1'
 
 -- unmarked(message) returns the message of a task that was parked as it was before, or nil if it was not parked.
