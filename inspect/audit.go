@@ -23,8 +23,10 @@ const (
 // Action is what an operator does.
 type Action string
 
-// The actions of `railtoken` and of the admin page.
+// The actions of `railtoken` and of the admin page, as the audit names them and as Options.Authorize of the page is asked
+// about them. ActionView is every request to the page that changes nothing; the audit has none.
 const (
+	ActionView     Action = "view"
 	ActionDepose   Action = "depose"
 	ActionWake     Action = "wake"
 	ActionPutFirst Action = "put-first"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
 	"github.com/railtoken/railtoken/internal/logsafe"
 )
@@ -89,7 +90,7 @@ func (a *app) admin(ctx context.Context, o adminOptions) error {
 		Operator: func(r *http.Request) string { return whoami() + " (admin page, " + r.RemoteAddr + ")" },
 	}
 	if o.userHeader != "" {
-		options.Authorize = func(r *http.Request, _, _ string) error {
+		options.Authorize = func(r *http.Request, _ inspect.Action, _ string) error {
 			_, err := userOf(r, o.userHeader)
 			return err
 		}

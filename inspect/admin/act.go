@@ -21,21 +21,19 @@ const actLimit = 30 * time.Second
 
 // action is something that the page can change. Its do returns what has been done, and where to go on.
 type action struct {
-	name string // in the address
-	may  string // what Authorize is asked
-	// audit is what the audit calls it; empty if it has an audit of its own.
-	audit inspect.Action
-	do    func(ctx context.Context, p *Page, r *http.Request) (done, next string, err error)
+	name   string // in the address
+	action inspect.Action
+	do     func(ctx context.Context, p *Page, r *http.Request) (done, next string, err error)
 }
 
 var actions = []action{
-	{"depose", Depose, "", doDepose},
-	{"wake", Wake, inspect.ActionWake, doWake},
-	{"put-first", PutFirst, inspect.ActionPutFirst, reorder("first", (*delayqueue.Inspector).PutFirst)},
-	{"put-last", PutLast, inspect.ActionPutLast, reorder("last", (*delayqueue.Inspector).PutLast)},
-	{"drop", Drop, inspect.ActionDrop, doDrop},
-	{"replay", Replay, inspect.ActionReplay, doReplay},
-	{"replay-all", Replay, inspect.ActionReplay, doReplayAll},
+	{"depose", inspect.ActionDepose, doDepose},
+	{"wake", inspect.ActionWake, doWake},
+	{"put-first", inspect.ActionPutFirst, reorder("first", (*delayqueue.Inspector).PutFirst)},
+	{"put-last", inspect.ActionPutLast, reorder("last", (*delayqueue.Inspector).PutLast)},
+	{"drop", inspect.ActionDrop, doDrop},
+	{"replay", inspect.ActionReplay, doReplay},
+	{"replay-all", inspect.ActionReplay, doReplayAll},
 }
 
 // act returns the handler of an action: it checks where the form comes from and whether it is allowed, acts, and leads
@@ -50,7 +48,7 @@ func (p *Page) act(a action) http.HandlerFunc {
 			p.fail(w, r, err)
 			return
 		}
-		keys, err := p.authorize(r, a.may)
+		keys, err := p.authorize(r, a.action)
 		if err != nil {
 			if len(keys) > 0 {
 				p.auditRefusal(r, a, keys, err)
@@ -77,11 +75,11 @@ func (p *Page) act(a action) http.HandlerFunc {
 
 // do acts, and records it in the audit.
 func (p *Page) do(ctx context.Context, a action, key string, r *http.Request) (done, next string, err error) {
-	if a.audit == "" {
+	if a.action == inspect.ActionDepose { // Inspector.Depose records it
 		return a.do(ctx, p, r)
 	}
 	s := inspect.Steering{
-		Action: a.audit, Key: key, Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")},
+		Action: a.action, Key: key, Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")},
 		By: p.operator(r), Why: strings.TrimSpace(r.PostForm.Get("why")),
 	}
 	if err := s.Validate(); err != nil {

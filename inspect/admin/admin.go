@@ -32,7 +32,7 @@ type Options struct {
 	// it concerns: for a task, once with each key that the task really has, whatever the request says. The key is empty for
 	// lists of keys and tasks, and for a task without known keys. An error refuses the request with status 403, is shown, and is
 	// recorded in the audit if the request was to change something (at most once a second). It is called concurrently.
-	Authorize func(r *http.Request, action string, key string) error
+	Authorize func(r *http.Request, action inspect.Action, key string) error
 	// Operator returns the name of the operator, for the audit; the address of the browser by default.
 	Operator func(r *http.Request) string
 	// ShowKey returns what is shown in place of a key, for example a hash; the key itself by default. If it is set,
@@ -48,18 +48,6 @@ type Options struct {
 	// TasksURL is the address of a page about asynq's tasks, such as asynqmon, to which this one links.
 	TasksURL string
 }
-
-// The actions that are passed to Options.Authorize. View is every request that changes nothing. Replay has a key only
-// where tasks are chosen by the key for which they were archived.
-const (
-	View     = "view"
-	Depose   = "depose"
-	Wake     = "wake"
-	PutFirst = "put-first"
-	PutLast  = "put-last"
-	Drop     = "drop"
-	Replay   = "replay"
-)
 
 // Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {

@@ -17,18 +17,18 @@ import (
 
 // authorize asks Authorize about everything that a request concerns, before anything of it is shown or changed. It returns the keys:
 // those that the task of the request really has, whatever key the request names beside it, or else the key that it names.
-func (p *Page) authorize(r *http.Request, action string) ([]string, error) {
+func (p *Page) authorize(r *http.Request, action inspect.Action) ([]string, error) {
 	named, err := p.keyIfAny(r)
 	if err != nil {
 		return nil, err
 	}
 	all := []string{named}
 	t := delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")}
-	if t.Queue != "" && t.ID != "" && (p.opts.Authorize != nil || action != View) {
+	if t.Queue != "" && t.ID != "" && (p.opts.Authorize != nil || action != inspect.ActionView) {
 		if all, err = p.keysOf(r.Context(), t); err != nil {
 			return nil, err
 		}
-		if len(all) == 0 && named != "" && action != Replay { // the task is gone, or will be found to wait for another key
+		if len(all) == 0 && named != "" && action != inspect.ActionReplay { // the task is gone, or will be found to wait for another key
 			all = []string{named}
 		} else if len(all) == 0 {
 			all = []string{""}
@@ -90,7 +90,7 @@ func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) 
 }
 
 // allowed asks Authorize.
-func (p *Page) allowed(r *http.Request, action, key string) error {
+func (p *Page) allowed(r *http.Request, action inspect.Action, key string) error {
 	if p.opts.Authorize == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (p *Page) auditRefusal(r *http.Request, a action, keys []string, refused er
 		return
 	}
 	s := inspect.Steering{
-		Action: inspect.Action(a.may), Key: keys[0], Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")}, By: p.operator(r),
+		Action: a.action, Key: keys[0], Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")}, By: p.operator(r),
 	}
 	text := refused.Error()
 	if named, err := p.keyIfAny(r); err == nil && named != "" && !slices.Contains(keys, named) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/doctor"
 )
 
@@ -122,7 +123,7 @@ func (p *Page) doctor(r *http.Request) (view, error) {
 			d.Err = x.err.Error()
 		}
 		for _, f := range slices.Clone(x.report.Findings) {
-			if f.Key != "" && p.allowed(r, View, f.Key) != nil {
+			if f.Key != "" && p.allowed(r, inspect.ActionView, f.Key) != nil {
 				d.Hidden++
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -24,7 +25,7 @@ func (r *rig) examined() string {
 
 func TestThePageShowsWhatTheDoctorFinds(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _, key string) error {
+	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _ inspect.Action, key string) error {
 		if key != "" {
 			return errors.New("only lists")
 		}

@@ -30,9 +30,9 @@ func Example() {
 	page, err := admin.New(admin.Options{
 		Tasks: client, Inspector: inspector, Prefix: "/locks", Actions: true,
 		Operator: func(r *http.Request) string { return r.Header.Get("X-User") }, // set by a proxy, for the audit
-		Authorize: func(_ *http.Request, action, _ string) error {
+		Authorize: func(_ *http.Request, action inspect.Action, _ string) error {
 			switch action {
-			case admin.View, admin.Wake, admin.PutFirst:
+			case inspect.ActionView, inspect.ActionWake, inspect.ActionPutFirst:
 				return nil
 			}
 			return fmt.Errorf("operators may not %s", action)

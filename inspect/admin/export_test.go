@@ -1,5 +1,7 @@
 package admin
 
+import "github.com/railtoken/railtoken/inspect"
+
 // Routes returns the method and path of everything that the page serves.
 func (p *Page) Routes() []string { return p.routes }
 
@@ -7,11 +9,11 @@ func (p *Page) Routes() []string { return p.routes }
 func (p *Page) ForgetRefusal() { p.refused.Store(0) }
 
 // ActionOf returns what Authorize is asked for a path.
-func ActionOf(path string) string {
+func ActionOf(path string) inspect.Action {
 	for _, a := range actions {
 		if path == "/do/"+a.name {
-			return a.may
+			return a.action
 		}
 	}
-	return View
+	return inspect.ActionView
 }

@@ -88,9 +88,9 @@ func TestTheDefaultIsReadOnly(t *testing.T) {
 func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1000)
-	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, action, key string) error {
-		asked <- action + " " + key
-		if action == admin.Drop || key == "private" {
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, action inspect.Action, key string) error {
+		asked <- string(action) + " " + key
+		if action == inspect.ActionDrop || key == "private" {
 			return errors.New("only for <b>admins</b>")
 		}
 		return nil
@@ -114,7 +114,7 @@ func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 // really has.
 func TestAuthorizeIsAskedAboutEveryAwaitedKey(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _, key string) error {
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _ inspect.Action, key string) error {
 		if key == "tenant-b:1" {
 			return errors.New("only for its tenant")
 		}
@@ -131,7 +131,7 @@ func TestAuthorizeIsAskedAboutEveryAwaitedKey(t *testing.T) {
 func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 	t.Parallel()
 	const private = "tenant-b:1"
-	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _, key string) error {
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _ inspect.Action, key string) error {
 		if key == private {
 			return errors.New("only for its tenant")
 		}
@@ -201,7 +201,7 @@ func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 					t.Errorf("%s %s with %v shows the key: %s", method, address, form, text)
 				}
 				action := admin.ActionOf(path)
-				if action == admin.View {
+				if action == inspect.ActionView {
 					continue
 				}
 				asked++
@@ -209,7 +209,7 @@ func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 				if err != nil || len(entries) != 1 {
 					t.Fatalf("no refusal is in the audit: %v", err)
 				}
-				if e := entries[0]; e.Outcome != inspect.Refused || string(e.Action) != action || e.Key != private ||
+				if e := entries[0]; e.Outcome != inspect.Refused || e.Action != action || e.Key != private ||
 					e.Task.ID != named.Get("task") || !strings.Contains(e.Err, "only for its tenant") {
 					t.Errorf("%s %s with %v: the audit has %+v", method, address, form, e)
 				}

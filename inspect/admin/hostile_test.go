@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
 	"github.com/railtoken/railtoken/internal/holdings"
 )
@@ -20,7 +21,7 @@ const hostile = "x\x1b]0;owned\x07\x1b[2J\u202e\u2066\u200f\u2028\r\nall is well
 
 func TestHostileTextSteersNoPage(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Actions: true, Authorize: func(*http.Request, string, string) error { return nil }})
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(*http.Request, inspect.Action, string) error { return nil }})
 	ctx, key, id := t.Context(), "key "+hostile, "id "+hostile
 	client, inspector := asynq.NewClientFromRedisClient(r.client), asynq.NewInspectorFromRedisClient(r.client)
 	for _, task := range []string{"waits " + id, "dead " + id} {

@@ -94,7 +94,7 @@ func TestAnHourWithoutReportsIsNotZero(t *testing.T) {
 
 func TestTheLastHourOfAKeyNeedsItsAuthorization(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _, key string) error {
+	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _ inspect.Action, key string) error {
 		if key == "tenant-b:1" {
 			return errors.New("only for its tenant")
 		}

@@ -196,7 +196,7 @@ func (p *Page) task(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if err := p.allowed(r, View, e.Key); err != nil { // it may have got the key since authorize looked
+	if err := p.allowed(r, inspect.ActionView, e.Key); err != nil { // it may have got the key since authorize looked
 		return view{}, err
 	}
 	e.Why, e.Remedy, e.Expected = p.without(e.Why, e.Key), p.without(e.Remedy, e.Key), p.without(e.Expected, e.Key)
@@ -261,7 +261,7 @@ func (p *Page) confirmDrop(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if err := p.allowed(r, View, w.Key); err != nil { // as above
+	if err := p.allowed(r, inspect.ActionView, w.Key); err != nil { // as above
 		return view{}, err
 	}
 	return view{"drop", "Delete a task?", "waiting", "", dropData{Waiter: w}}, nil

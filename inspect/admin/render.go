@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
 )
 
 //go:embed assets
@@ -75,7 +76,7 @@ func (p *Page) parse() error {
 // show returns the handler of a page.
 func (p *Page) show(load func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if _, err := p.authorize(r, View); err != nil {
+		if _, err := p.authorize(r, inspect.ActionView); err != nil {
 			p.fail(w, r, err)
 			return
 		}

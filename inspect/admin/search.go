@@ -54,7 +54,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, p.opts.Prefix+found.only, http.StatusSeeOther)
 		return
 	}
-	if err := p.allowed(r, View, text); err == nil {
+	if err := p.allowed(r, inspect.ActionView, text); err == nil {
 		found.CanLook = true
 	} else if len(found.Keys)+len(found.Tasks)+len(found.Types)+len(found.Workers) == 0 {
 		p.fail(w, r, err)
@@ -70,7 +70,7 @@ func (p *Page) search(r *http.Request, text string) (hits, error) {
 	if err != nil {
 		return found, err
 	}
-	may := func(key string) bool { return p.allowed(r, View, key) == nil }
+	may := func(key string) bool { return p.allowed(r, inspect.ActionView, key) == nil }
 	if found.Keys, err = p.keysNamed(r.Context(), s, text); err != nil {
 		return found, err
 	}
@@ -214,7 +214,7 @@ func (p *Page) visible(r *http.Request, tasks []delayqueue.Task) (seen []delayqu
 		if len(keys) == 0 {
 			keys = []string{""}
 		}
-		if !slices.ContainsFunc(keys, func(key string) bool { return p.allowed(r, View, key) != nil }) {
+		if !slices.ContainsFunc(keys, func(key string) bool { return p.allowed(r, inspect.ActionView, key) != nil }) {
 			seen = append(seen, t)
 		}
 	}

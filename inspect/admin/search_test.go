@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
@@ -69,7 +70,7 @@ func TestTheSearchFindsKeysTasksTypesAndWorkers(t *testing.T) {
 
 func TestTheSearchHidesWhatAuthorizeRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _, key string) error {
+	r := newRig(t, admin.Options{Authorize: func(_ *http.Request, _ inspect.Action, key string) error {
 		if strings.HasPrefix(key, "tenant-b:") {
 			return errors.New("only for its tenant")
 		}

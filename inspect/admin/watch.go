@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/inspect"
 )
 
 const (
@@ -146,7 +148,7 @@ func (h *hub) tell(topic string) {
 
 // events sends an event whenever what a page shows has changed, until the page is closed.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
-	if _, err := p.authorize(r, View); err != nil {
+	if _, err := p.authorize(r, inspect.ActionView); err != nil {
 		p.fail(w, r, err)
 		return
 	}
