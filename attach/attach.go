@@ -31,8 +31,8 @@ const (
 
 // Options configures [New]. With the zero value the locks are on the Redis of the tasks, and all fields have defaults.
 type Options struct {
-	// Locker locks the keys. When nil, it is a locking.Single on the client, behind a locking.Gate. If you
-	// set it, close what you made after the Attached: for a Gate, that is the Locker behind it.
+	// Locker locks the keys; a locking.Single on the client when nil. A locking.Gate is put in front of it, unless it is
+	// one. Close a Locker of your own after the Attached.
 	Locker locking.Locker
 	// RedisKeys is middleware.Options.RedisKeys. Set it with a Locker whose locks are on the Redis of the tasks.
 	RedisKeys func(key string) (lock, notify string)
@@ -159,7 +159,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		return nil, err
 	}
 	a.queue = queue
-	if a.locker == nil {
+	if a.locker != nil {
+		a.locker = taskrun.On(a.locker).Gate
+	} else {
 		locks, err := taskrun.OnClient(client, opts.MaxHold, opts.AllowEviction)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())

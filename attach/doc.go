@@ -49,9 +49,8 @@
 //     enqueued them.
 //   - [NewProducer] enqueues tasks with their keys, and can refuse a task whose key is held. A server then takes the
 //     locks of a task with the task itself, and the task costs no more calls than without locks.
-//   - For locks on several servers, set Options.Locker to a locking.Gate over locking.NewRedlock, with
-//     FenceTTL(maxHold) as the FenceTTL in its RedlockOptions. For locks with connections of their own, use
-//     locking.NewSingle on a second client instead.
+//   - For locks on several servers, set Options.Locker to a locking.Redlock, with FenceTTL(maxHold) as its FenceTTL. For
+//     locks with connections of their own, use a locking.Single on a second client instead.
 //
 // [Attached.Ready] and [Attached.Live] are HTTP handlers for probes.
 //

@@ -62,8 +62,8 @@ func TestAReleaseOutsideOfTasksWakesTheNextOfEachKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for kind, open := range map[string]func(r *rig) locking.Locker{
-				"gate": func(*rig) locking.Locker { return nil },
-				"no gate": func(r *rig) locking.Locker {
+				"the default": func(*rig) locking.Locker { return nil },
+				"a Locker of its own": func(r *rig) locking.Locker {
 					single, err := locking.NewSingle(r.client, locking.SingleOptions{})
 					if err != nil {
 						t.Fatal(err)
@@ -204,5 +204,41 @@ func TestTheLockerOfHandlersRefusesTheirOwnKeys(t *testing.T) {
 	r.enqueue("k")
 	if err := receive(t, told); !errors.Is(err, locking.ErrReentrant) {
 		t.Errorf("%v, want ErrReentrant", err)
+	}
+}
+
+// counted is a Locker that counts its attempts.
+type counted struct {
+	locking.Locker
+	attempts atomic.Int32
+}
+
+func (c *counted) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	c.attempts.Add(1)
+	return c.Locker.Acquire(ctx, keys, opts)
+}
+
+func TestAGivenLockerIsBehindOneGate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, gated := range map[string]func(l locking.Locker) locking.Locker{
+		"a Locker": func(l locking.Locker) locking.Locker { return l },
+		"a Gate":   func(l locking.Locker) locking.Locker { return locking.NewGate(l, locking.GateOptions{}) },
+	} {
+		own := &counted{Locker: elsewhere(t)}
+		a := r.attach(asynq.Config{}, attach.Options{Locker: gated(own)})
+		lease, err := a.Locker().Acquire(t.Context(), []string{"a"}, locking.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Locker().Acquire(t.Context(), []string{"a"}, locking.Options{}); !errors.Is(err, locking.ErrHeld) {
+			t.Errorf("%s: error %v, want ErrHeld", name, err)
+		}
+		if n := own.attempts.Load(); n != 1 {
+			t.Errorf("%s: %d attempts at the servers for a key of this process, want 1", name, n)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 //	locks, err := etcdlock.New(client, etcdlock.Options{})
 //	...
-//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locking.NewGate(locks, locking.GateOptions{})})
+//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locks})
 //
 // # What is stored
 //

@@ -6,8 +6,7 @@
 //	err = pglock.Create(ctx, db)                    // or run the SQL of pglock.Schema in a migration
 //	locker, err := pglock.New(ctx, db, pglock.Options{Listen: url})
 //	defer locker.Close()
-//	gate := locking.NewGate(locker, locking.GateOptions{})
-//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: gate}) // for asynq's tasks, which stay on Redis
+//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locker}) // for asynq's tasks, which stay on Redis
 //
 // pgx parses Options.Listen, whatever the driver of the pool. A caller that tries to lock a key that its own lease
 // already holds gets locking.ErrReentrant, with or without a Gate.

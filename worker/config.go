@@ -41,8 +41,8 @@ type Config struct {
 	// RAILTOKEN_LOCK_GUARD: connect (the default), strict or off. Unless LockGuard is off, a server that has just started
 	// does not vote for 55 s. LockGuard has no effect on a single Redis.
 	LockGuard locking.GuardMode
-	// Locker locks the keys in a store other than Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker puts
-	// a locking.Gate in front of Locker, unless Locker is a Gate. The caller closes Locker after the worker.
+	// Locker locks the keys in a store other than Redis; nil for locks on LockRedis. Tasks stay on Redis. A locking.Gate is
+	// put in front of it, unless it is one. Close a Locker of your own after the worker.
 	Locker locking.Locker
 
 	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example

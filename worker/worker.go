@@ -79,7 +79,7 @@ func (w *Worker) attach() (err error) {
 		c.Asynq(&cfg)
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
-		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
+		Locker: w.locker.Gate, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
 		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
 		AllowSeparateLocks: c.AllowSeparateLocks,
