@@ -21,6 +21,8 @@ import (
 // task's keys are not usable, and a [middleware.ConflictError] if WhenHeld refuses the task; in both cases nothing is
 // enqueued. All other errors are asynq's own.
 //
+// Durations and times that asynq would silently truncate to whole seconds are rounded up instead, except a Deadline.
+//
 // A task is enqueued only once, even if the connection breaks before the reply arrives and the command is sent again,
 // unless the task has completed by then.
 func (p *Producer) EnqueueContext(
@@ -29,6 +31,7 @@ func (p *Producer) EnqueueContext(
 	if task == nil {
 		return nil, errors.New("attach: enqueue: the task is nil")
 	}
+	opts = wholeSeconds(opts)
 	keys, strategy, err := p.read(ctx, task, opts)
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (p *Producer) EnqueueInOrder(
 				"the key is the argument, and the task joins its sequence whether the key is held or not")
 		}
 	}
-	return p.engine().EnqueueInOrder(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
+	return p.engine().EnqueueInOrder(ctx, key, task.Type(), task.Payload(), task.Headers(), wholeSeconds(opts)...)
 }
 
 func (p *Producer) engine() *line.Engine { return (*line.Engine)(p.queue) }

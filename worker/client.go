@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/line"
 )
 
 // Client enqueues tasks. It is safe for concurrent use.
@@ -58,8 +55,8 @@ func (c *Client) closeConn() error {
 }
 
 // Enqueue adds a task with the payload as JSON. opts may be asynq's options and those of package attach: [attach.Keys],
-// and [attach.WhenHeld], which needs Keys or a Client of [NewClientWith] that finds the keys. Durations and times that
-// asynq would silently truncate to whole seconds are rounded up instead, except a Deadline.
+// and [attach.WhenHeld], which needs Keys or a Client of [NewClientWith] that finds the keys. Durations and times are
+// rounded up to whole seconds, as [attach.Producer] does.
 //
 // A task is enqueued only once, even if the connection breaks before the reply arrives and the command is sent again,
 // unless the task has completed by then. With WhenHeld the error may be a [middleware.ConflictError]; nothing is
@@ -95,7 +92,7 @@ func (c *Client) EnqueueInOrder(
 	if taskType == "" {
 		return nil, errors.New("worker: enqueue in order: the type of the task is empty")
 	}
-	info, err := c.producer.EnqueueInOrder(ctx, key, asynq.NewTask(taskType, data), whole(opts)...)
+	info, err := c.producer.EnqueueInOrder(ctx, key, asynq.NewTask(taskType, data), opts...)
 	if err != nil {
 		err = fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
@@ -109,51 +106,9 @@ func (c *Client) EnqueueRaw(
 	if taskType == "" {
 		return nil, errors.New("worker: enqueue: the type of the task is empty")
 	}
-	info, err := c.producer.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, payload, headers), whole(opts)...)
+	info, err := c.producer.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, payload, headers), opts...)
 	if err != nil {
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
 	return info, nil
-}
-
-// whole rounds up options that asynq keeps in whole seconds.
-func whole(opts []asynq.Option) []asynq.Option {
-	all := make([]asynq.Option, len(opts))
-	for i, opt := range opts {
-		all[i] = wholeSeconds(opt, time.Now())
-	}
-	return all
-}
-
-// wholeSeconds rounds up an option that asynq keeps in whole seconds. Otherwise a timeout of half a second would become
-// no timeout, and a delayed task would run too early.
-func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
-	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
-		return asynq.ProcessAt(now.Add(line.WholeSeconds(now, at.Sub(now))))
-	}
-	d, ok := opt.Value().(time.Duration)
-	if !ok || d <= 0 {
-		return opt
-	}
-	switch opt.Type() {
-	case asynq.ProcessInOpt:
-		return asynq.ProcessIn(line.WholeSeconds(now, d))
-	case asynq.TimeoutOpt:
-		return asynq.Timeout(roundUp(d))
-	case asynq.RetentionOpt:
-		return asynq.Retention(roundUp(d))
-	case asynq.UniqueOpt:
-		return asynq.Unique(roundUp(d))
-	default:
-		return opt
-	}
-}
-
-// roundUp returns d rounded up to whole seconds.
-func roundUp(d time.Duration) time.Duration {
-	whole := d.Truncate(time.Second)
-	if whole < d && whole <= math.MaxInt64-time.Second {
-		whole += time.Second
-	}
-	return whole
 }

@@ -130,15 +130,6 @@ func TestOtherOptionsReachAsynq(t *testing.T) {
 	})
 }
 
-func TestRoundUpDoesNotOverflow(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Second} {
-		if got := roundUp(d); got <= 0 || got%time.Second != 0 {
-			t.Errorf("%d is rounded up to %d", d, got)
-		}
-	}
-}
-
 func TestEnqueueRefusesWhatCannotRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
