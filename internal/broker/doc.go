@@ -1,5 +1,28 @@
 // Package broker stands between asynq and Redis: it is the client through which an asynq server talks to Redis.
 //
+// # A task's life
+//
+//  1. Enqueued: attach.Producer sends asynq's script through an [Enqueuer]; the task's keys are recorded in its hash.
+//  2. Fetched: asynq asks for a task (Conn.fetch). Package intake takes as many as the server has free slots, in one
+//     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take).
+//  3. Locked: the same script takes the locks of the recorded keys, if they are on this Redis (grant.lua).
+//  4. Refused at the fetch: if a key is held, package middleware may park the task without a run (ParkFetched), and asynq
+//     never sees it; behind another parked task the script itself parks it (park_fetched.lua of package line).
+//  5. Run: asynq calls middleware.Lock (lock.process). Its run adopts the lease that came with the task (run.claim), or
+//     tries to lock the keys (run.try).
+//  6. Refused in its slot: the strategy decides (run.decide): wait there (run.waitFor), end the task, or park it.
+//  7. Parked: the run ends with an error (run.park), and asynq sends its script retry or archive. The Conn asks [Tasks]
+//     before it sends it (Conn.acknowledge). Package line answers with a script of its own, which moves the task to the
+//     retry set and adds it to the waiters of the key (Run.carryOut, park.lua).
+//  8. Woken: the release of the key moves the first waiter to the head of its queue (wake_released.lua in the script of
+//     step 10, otherwise Engine.Wake). It is fetched next, as in step 2. Its own timer does the same, but later.
+//  9. Handled: the handler runs under the lease (run.handle), which renews itself.
+//  10. Acknowledged: the run leaves the release of the lease to the acknowledgement (run.giveBack, line.Run.Release), and
+//     asynq sends done, retry or archive. Package intake sends it in one script with the release, the wake of the next
+//     waiters and a fetch for the free slots (Intake.Acknowledge, ack.lua).
+//
+// # What a Conn changes
+//
 // asynq manages its tasks with a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins
 // to the version of asynq that this module is built with, and changes what asynq has no option for:
 //
