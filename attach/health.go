@@ -15,9 +15,12 @@ import (
 )
 
 // Ready returns a handler that answers 200 while the servers can take tasks and lock their keys, and 503 otherwise,
-// with the reasons as plain text: the servers have not been started or are being shut down, the Redis of the tasks was
-// refused by [Attached.Check] or has not answered for 15 s, no lock could be taken for 15 s (with several lock servers:
-// no majority of them answers, or may vote), or the fetch loop of a server has been stuck for 15 s.
+// with the reasons as plain text:
+//
+//   - the servers have not been started, or are being shut down;
+//   - the Redis of the tasks was refused by [Attached.Check], or has not answered for 15 s;
+//   - no lock could be taken for 15 s; with several lock servers, no majority of them answers, or may vote;
+//   - the fetch loop of a server has been stuck for 15 s.
 //
 // A server whose slots are all occupied is ready. An answer takes up to 2 s. It costs one lock and its release, at most
 // once a second for all requests together; whatever was seen working within the last 15 s counts as working. The text

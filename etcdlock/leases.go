@@ -90,7 +90,7 @@ func (l *leases) grant(ctx context.Context, seconds int64) (lease *etcdLease, gr
 	return &etcdLease{id: resp.ID, seconds: seconds, renewed: began}, resp.TTL, nil
 }
 
-// takeSpare returns the spare lease of so many seconds that was used last, or nil.
+// takeSpare returns the spare lease of this length that was used last, or nil.
 func (l *leases) takeSpare(ttl time.Duration, seconds int64) (*etcdLease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

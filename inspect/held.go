@@ -86,7 +86,7 @@ type lockHolder struct {
 	unknown bool
 }
 
-// has reports whether a task can hold the key, as far as is known. A report from before the lock was taken tells of an
+// has reports whether a task can hold the key, as far as is known. A report from before the lock was taken is about an
 // earlier holder.
 func (l lockHolder) has(h Holding) bool {
 	if l.Holder == nil {

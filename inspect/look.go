@@ -129,7 +129,7 @@ func (i *Inspector) Look(ctx context.Context, key string, n int) (KeyState, erro
 
 // reported returns what the reports say about the holder of a key, or nil. A report is of use if it is of the process
 // that has taken the lock, whose label begins with the host and the PID, and if it was made since then: an earlier one
-// tells of an earlier holder.
+// is about an earlier holder.
 func reported(workers []Worker, key string, h *Holder) *Holding {
 	for _, w := range workers {
 		if w.Seen.Before(h.Since) {

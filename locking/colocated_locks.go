@@ -106,8 +106,8 @@ func (g *Gate) adopt(
 	return lease, nil
 }
 
-// Refusal returns the HeldError of keys of which a script has found one held, or one that another task is to have first: then
-// the reply ends with what stands for its holder.
+// Refusal turns a script's refusal into a HeldError. If another task is to have the key first, the reply ends with a label
+// that stands for its holder.
 func (colocatedLocks) Refusal(keys []string, reply any) error {
 	list, _ := reply.([]any)
 	label := ""

@@ -25,10 +25,10 @@ type GateOptions struct {
 // Gate is a [Locker] in front of another one. It keeps the callers of one process from competing at the servers.
 //
 // A key that this process holds is refused to its other callers without asking the servers. Callers of [Wait], [Do] and
-// [Collect] form a queue for each key, and only the first caller asks the servers. When a holder releases while the
-// next caller waits for the same keys, with the same TTL and a MaxHold that is not longer, the lock stays on the
-// servers, and the lease is handed off in memory, with its own fencing token from a reserved block. This stops after
-// HandOffs times in a row, or when less than a third of the TTL is left, so that other processes get their turn.
+// [Collect] form a queue for each key, and only the first caller asks the servers. If the next caller
+// waits for the same keys, with the same TTL and no longer MaxHold, a release leaves the lock on the servers: the lease is
+// handed off in memory, with a fencing token of its own from a reserved block. This stops after HandOffs times in a row, or
+// when less than a third of the TTL is left, so that other processes get their turn.
 //
 // Other processes see the label of the first of these holders. A release that hands the lease off asks no server, so if
 // the lock was lost, it is the next holder that finds out. A caller that waits for several keys gets its turn when it

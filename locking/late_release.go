@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// lateReleases tells of keys that were released after their caller had its answer: see [lockaccess.Access].
-// Without it, tasks that were parked because of such keys would not be woken. The zero value is ready for use.
+// lateReleases reports keys that were released after their caller had its answer: see [lockaccess.Access]. Without it,
+// tasks that were parked because of such keys would not be woken. The zero value is ready for use.
 type lateReleases struct {
 	mu    sync.Mutex
 	last  int
@@ -30,7 +30,7 @@ func (l *lateReleases) follow(freed func(keys []string)) (stop func()) {
 	}
 }
 
-// report tells of keys, and returns once all have been told.
+// report reports keys to all that follow, and then returns.
 func (l *lateReleases) report(keys []string) {
 	l.mu.Lock()
 	freed := slices.Collect(maps.Values(l.freed))
@@ -43,7 +43,7 @@ func (l *lateReleases) report(keys []string) {
 func (s *Single) lateReleases() *lateReleases  { return &s.late }
 func (r *Redlock) lateReleases() *lateReleases { return &r.late }
 
-// lateReleases returns those of the inner Locker, if it tells of any.
+// lateReleases returns those of the inner Locker, if it reports any.
 func (g *Gate) lateReleases() *lateReleases {
 	if l, ok := g.inner.(interface{ lateReleases() *lateReleases }); ok {
 		return l.lateReleases()

@@ -42,7 +42,7 @@ func (g *redlockGrant) abandon() {
 	g.stopAttending()
 }
 
-// tell tells of the keys of a grant that has released what it had, if another caller waits for one of them.
+// tell reports the released keys of a grant, if another caller waits for one of them.
 func (g *redlockGrant) tell() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

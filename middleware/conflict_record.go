@@ -52,7 +52,7 @@ func (e *ConflictError) result() []byte {
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
 	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {
-		return nil, fmt.Errorf("middleware: the result of the task does not tell of a conflict (%d bytes)", len(result))
+		return nil, fmt.Errorf("middleware: the result of the task has no conflict (%d bytes)", len(result))
 	}
 	retryAfter := time.Duration(rec.RetryAfterMS) * time.Millisecond
 	e := &ConflictError{

@@ -48,7 +48,7 @@
 // # Panics
 //
 // When a handler, a key function, a strategy or an OnLimit callback panics, the run releases its keys and its share of
-// the [SlotBudget] and wakes the next waiter. asynq reports the panic and retries the task, as it does without the
+// the slot budget, and wakes the next waiter. asynq reports the panic and retries the task, as it does without the
 // middleware. The same happens when such code calls runtime.Goexit, as t.FailNow does, but asynq does not notice that
 // and counts the task as running until its timeout. A panic in an [Observer] is logged, and the task goes on.
 //
@@ -79,18 +79,20 @@
 //
 // # Standby
 //
-// A woken task takes a few milliseconds to arrive. With [Requeue] in BestEffort order, when a key is held for at most a
-// quarter of a second on average, a server keeps as many tasks in their slots as it takes to bridge the time until a
-// woken task arrives: usually one, at most Standby (4). Such a wait lasts at most half a second, and at most a hundredth of the time until
-// the task's timeout or deadline, because that time is meant for the handler. Then the task is parked. The wait ends at
-// once when the server shuts down.
+// A woken task takes a few milliseconds to arrive. So [Requeue], in BestEffort order, keeps the next tasks of a briefly
+// held key in their slots: a key that is held for at most a quarter of a second on average. Usually one task is enough;
+// Standby (4) is the limit. Such a wait lasts at most half a second, and at most a hundredth of the time until the task's
+// timeout or deadline, which is meant for the handler. Then the task is parked. The wait ends at once when the server
+// shuts down.
 //
-// A task on standby takes no slot from other tasks. It waits only on a server with at least four slots, and only if
-// another slot is free and has been for 20 ms, or if nearly all arriving tasks are refused and could not use a slot,
-// and more than a sixteenth of the slots is free; or if that was so when the task was woken for it. For this the
-// middleware needs [SlotBudget].Slots, which package attach sets; without it, no task is on standby. All waits in
-// slots, including those of [Wait], draw on the server's SlotBudget, so that hot keys cannot fill the slots; the
-// exception is a task that collects several keys.
+// A task on standby takes no slot from other tasks. It needs a server with at least four slots, and either
+//
+//   - another slot that has been free for 20 ms,
+//   - or more than a sixteenth of the slots free while nearly all arriving tasks are refused, and could not use them.
+//
+// A task that was woken for standby needs neither any more when it arrives. All waits in slots, including those of [Wait],
+// draw on one budget of the server, so that hot keys cannot fill the slots. The exception is a task that collects several
+// keys.
 //
 // # Several keys
 //
@@ -101,7 +103,7 @@
 //
 // A task on standby first waits for all keys at once, for twice the mean hold times the number of places on standby. If
 // enough of its standby is left, it then collects until its standby ends. A task that has been refused twice collects
-// before it is parked or on standby again: outside the SlotBudget, for 3 s to 1 min depending on how long keys are
+// before it is parked or on standby again: outside the budget, for 3 s to 1 min depending on how long keys are
 // held, and for at most a quarter of its MaxHold and of the time before its deadline. On each server, at most one task
 // of each kind collects at a time. A handler that locks further keys itself while it holds some can block such a task,
 // and be blocked by it, until that time is up.

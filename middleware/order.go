@@ -22,8 +22,8 @@ const (
 	// and joins it again when asynq retries the task.
 	FIFO
 	// StrictFIFO is FIFO, except that a task whose handler fails keeps its position: the tasks behind it wait until it
-	// has succeeded or is archived. If the strategy limits the age, a failed task that has been in the sequence for
-	// more than half of that limit is overtaken, so that the tasks behind it do not reach the limit because of it.
+	// has succeeded or is archived. If the strategy limits the age, a failed task is overtaken once it has been in the
+	// sequence for half of that limit. So the tasks behind it do not reach the limit because of it.
 	StrictFIFO
 )
 

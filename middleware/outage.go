@@ -13,7 +13,7 @@ const (
 	// outagePatience is how long a task waits in its slot for the end of a Redis outage. Other tasks could not run in
 	// that slot either.
 	outagePatience = 10 * time.Second
-	// outageDelay is the time until a task tries again that has waited for so long.
+	// outageDelay is the pause before a task that has waited for outagePatience tries again.
 	outageDelay = 10 * time.Second
 	// outageMargin is how long before the task's deadline that wait ends: asynq ignores the error of a task that is
 	// past its deadline.

@@ -24,7 +24,7 @@ const (
 	defaultStandby = 4
 	// standbyTime is how long a task is on standby before it is parked.
 	standbyTime = 500 * time.Millisecond
-	// standbyShare limits standby to one part in so many of the task's remaining time. asynq has already begun to count
+	// standbyShare limits standby to this fraction, 1/100, of the task's remaining time. asynq has already begun to count
 	// the task's timeout, which is meant for its handler.
 	standbyShare = 100
 	// maxFallback is the largest default Delay, and the default for a holder whose lease has no known end.

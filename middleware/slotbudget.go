@@ -17,7 +17,7 @@ const (
 	// freeFor is how long a slot must have been free before it counts as one that no task needs. It is longer than a
 	// server takes to fetch a pending task.
 	freeFor = 20 * time.Millisecond
-	// keptFree is the share of the slots, one in so many, that stays free of standby while nearly all tasks are refused, so
+	// keptFree is the share of the slots, 1/16, that stays free of standby while nearly all tasks are refused, so
 	// that the server can find tasks whose keys are free.
 	keptFree = 16
 	// arrivals is the number of recent arrivals for which the server remembers whether they were refused. If at least
@@ -33,10 +33,10 @@ type SlotBudget struct {
 	// Waiting is the maximum number of tasks that wait in their slots at a time; none if it is 0 or less.
 	Waiting int
 
-	// Slots is the Concurrency of the server. A task is on standby only if another slot is free and has been for 20 ms,
-	// so that no pending task needs it, or if nearly all arriving tasks are refused, so that they could not use it, and more
-	// than a sixteenth of the slots is free. A task that was woken because a slot was free may always be on standby. No
-	// task is on standby if the server has fewer than four slots, or if Slots is zero because the number is not known.
+	// Slots is the Concurrency of the server. A task is on standby only if another slot has been free for 20 ms, so that no
+	// pending task needs it. While nearly all arriving tasks are refused, so that they could not use it, it is enough if a
+	// sixteenth of the slots is free. A task that was woken because a slot was free may always be on standby. No task is on
+	// standby if the server has fewer than four slots, or if Slots is zero because the number is not known.
 	// In that case only [Wait] keeps tasks in their slots.
 	Slots int
 
@@ -94,8 +94,8 @@ func (s *SlotBudget) mayStandBy(woken bool) bool {
 	return woken && s.Slots >= fewSlots || s.hasSpare(0)
 }
 
-// spareSlot reports whether one of the taken slots may be used for standby: either another slot is free, and has been
-// for so long that no pending task needs it, or so many of the last arrivals were refused that the next one could not
+// spareSlot reports whether one of the taken slots may be used for standby. Either another slot is free and has been for
+// 20 ms, so that no pending task needs it. Or nearly all of the last arrivals were refused, so that the next one could not
 // use it, and a few slots are left to look for others.
 func spareSlot(slots, taken int, free time.Duration, refused int) bool {
 	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll && taken+slots/keptFree < slots)

@@ -44,7 +44,7 @@ func (a *app) topCommand() *cobra.Command {
 }
 
 // repeat calls look at an interval, n times or until ctx ends, which is no error. A look that fails is reported, and the
-// next one is made all the same: Redis may come back.
+// next one is still made: Redis may come back.
 func (a *app) repeat(ctx context.Context, every time.Duration, n int, look func(context.Context) error) error {
 	if every < soonest {
 		return fmt.Errorf("--every is %v: it must be at least %v", every, soonest)

@@ -78,26 +78,26 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 	return a, ok
 }
 
-// doneScript is the script that ends the run of a task that is then deleted, nearly every acknowledgement.
+// doneScript ends the run of a task that is then deleted. Nearly every acknowledgement is this one.
 const doneScript = "done"
 
 // texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
 var texts sync.Map
 
-// texting is a set of tasks, nearly always empty. It is safe for concurrent use.
-type texting struct {
+// taskSet is a set of tasks, nearly always empty. It is safe for concurrent use.
+type taskSet struct {
 	size  atomic.Int64
 	tasks sync.Map
 }
 
-func (t *texting) add(queue, id string) {
+func (t *taskSet) add(queue, id string) {
 	if _, known := t.tasks.LoadOrStore(queue+"/"+id, nil); !known {
 		t.size.Add(1)
 	}
 }
 
 // remove reports whether the task was in the set.
-func (t *texting) remove(queue, id string) bool {
+func (t *taskSet) remove(queue, id string) bool {
 	if t.size.Load() == 0 {
 		return false
 	}
@@ -134,7 +134,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	known, _ := texts.Load(sum)
 	script, _ := known.(string)
 	if name != "" && name != doneScript && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
-		c.texting.add(a.Queue, a.ID)
+		c.resent.add(a.Queue, a.ID)
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
@@ -145,7 +145,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 			return send(ctx)
 		}
 		// Once, and also of an asynq that is not known: a run that began here ends here.
-		unasked := c.texting.remove(a.Queue, a.ID)
+		unasked := c.resent.remove(a.Queue, a.ID)
 		if c.tasks != nil && (text == "" || unasked) {
 			if end.Release == nil {
 				end.Release, lost = c.tasks.Release(a)
@@ -189,7 +189,7 @@ func answer(ctx context.Context, sum string, err error) *redis.Cmd {
 	return cmd
 }
 
-// ackTimeout is for how long an acknowledgement is sent whose context was cancelled before.
+// ackTimeout limits sending an acknowledgement whose context has ended.
 const ackTimeout = 5 * time.Second
 
 // uncancelled returns a context without the cancellation of ctx. It ends after ackTimeout, or at the deadline of ctx.

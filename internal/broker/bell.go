@@ -25,7 +25,7 @@ const (
 
 // bell rings when a task comes into a queue of an idle server, which then need not wait for its next look. For each queue
 // a BLMOVE waits in Redis, from the end of the list of pending tasks to the same end: Redis answers it when there is a
-// task, and the list stays as it is. So nothing depends on the answer, and a server looks at its intervals all the same.
+// task, and the list stays as it is. So nothing depends on the answer, and a server still looks at its intervals.
 //
 // All idle servers of a queue hear of each task. One that has come in vain twice in a row does not listen for a while,
 // twice as long each time. A bell is safe for concurrent use.

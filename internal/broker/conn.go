@@ -76,7 +76,7 @@ type Conn struct {
 	foreign  *atomic.Bool
 	plain    bool
 	ready    func(context.Context) error
-	texting  texting // tasks whose acknowledgements come again, with their texts
+	resent   taskSet // tasks whose acknowledgements come again, with their texts
 }
 
 // New returns a Conn over a client.

@@ -9,8 +9,8 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
-// parkingMost is for how long a fetch takes tasks that are all parked. asynq looks only between two fetches whether it is
-// to stop, and a fetch that does not end is taken for one that is stuck.
+// parkingMost limits a fetch that only takes tasks which are parked. asynq can stop only between two fetches, and a fetch
+// that does not end is taken for one that is stuck.
 const parkingMost = 20 * time.Millisecond
 
 // fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because those

@@ -10,16 +10,16 @@ import (
 
 const (
 	// settleFirst and settleMost are the first and the longest pause between two attempts at a script while a slot of a
-	// Cluster moves, and settleLimit is for how long an acknowledgement is retried.
+	// Cluster moves, and settleLimit limits the retries of an acknowledgement.
 	settleFirst = 5 * time.Millisecond
 	settleMost  = 250 * time.Millisecond
 	settleLimit = 10 * time.Second
 )
 
 // OnceSettled sends a script of several keys of one slot, and retries it, for at most limit, while the slot moves from
-// one node of a Cluster to another. Redis refuses such a script before it begins, and keeps refusing it until the slot
-// has arrived, because neither node can tell where a key belongs that does not exist. asynq itself would repeat an
-// acknowledgement every 5 s, and give up when its lease ends.
+// one node of a Cluster to another. Redis refuses such a script before it begins, until the slot has arrived: neither
+// node can tell where a key belongs that does not exist. asynq itself would repeat an acknowledgement every 5 s, and give
+// up when its lease ends.
 func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cmd) *redis.Cmd {
 	cmd := send()
 	if !Moving(cmd.Err()) { // nearly always

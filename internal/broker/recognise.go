@@ -23,8 +23,8 @@ const Versions = "v0.25.1 or v0.26.0"
 // ErrAsynq reports that the asynq of this program does not manage its tasks with the scripts that a [Conn] recognises.
 var ErrAsynq = errors.New("asynq's scripts are not those of " + Versions)
 
-// Recognise returns nil if the asynq of this program manages its tasks with the scripts that a [Conn] recognises, and an
-// error that matches [ErrAsynq] if it does not, because it is another version or a fork. It has asynq enqueue, run and
+// Recognise returns nil if the asynq of this program uses the scripts that a [Conn] recognises. Otherwise, for another
+// version or a fork, the error matches [ErrAsynq]. Recognise has asynq enqueue, run and
 // acknowledge tasks of every kind on a Redis that exists only in memory, which takes some milliseconds. The verdict is
 // kept. Any other error says that asynq did not come to an end within 30 s: then the next call looks again.
 func Recognise() error {

@@ -13,7 +13,7 @@ const (
 	// outageFrom is how long Redis must not have answered for an outage. asynq extends its leases of 30 s each 5 s, so
 	// that no lease of a living worker ends before.
 	outageFrom = 20 * time.Second
-	// recoverAfter is for how long after an outage asynq's recoverer finds nothing, if it looks for the first time. A
+	// recoverAfter is the time after an outage in which the first look of asynq's recoverer finds nothing. A
 	// worker that is alive puts back the tasks that have only waited in its slots. asynq would count their runs as
 	// failures, and archive those on their last attempt.
 	recoverAfter = 30 * time.Second

@@ -22,7 +22,7 @@ type Locks interface {
 	Release(t *Taken) *Release
 }
 
-// Ask is what a script needs to take locks for the tasks of one call. The value of a lock is ID, three digits that
+// Ask has the lock arguments of one call. The value of a lock is ID, three digits that
 // number the task in the call, Tail, and the type and ID of the task.
 type Ask struct {
 	ID, Tail string

@@ -47,11 +47,11 @@ const (
 
 // Outcome is the outcome of a release.
 type Outcome struct {
-	Scripted bool    // the script that acknowledges the task has carried it out: the task has no place any more that it gives up
+	Scripted bool    // the script that acknowledges the task has carried it out, and taken the task from its place if it leaves
 	Lost     int     // position of the first key that another owner has, or has had, since; 0 for none
 	Foreign  bool    // that owner knows no fence counters: it is a program that wakes no task
 	Notify   bool    // another caller waits for one of the keys
-	Parked   bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
+	Parked   bool    // tasks are parked on one of them and none was woken, as far as is known: the caller wakes them
 	Woken    []Woken // what was woken
 }
 
@@ -77,7 +77,7 @@ func (r *Release) Then(do func(Outcome, error)) { r.then = append(r.then, do) }
 // IfLate sets what [Release.Late] calls. It must be called before the release is carried out.
 func (r *Release) IfLate(do func()) { r.late = do }
 
-// Late says that the release takes long, so that nobody in this process waits for its end any more.
+// Late says that the release takes long: callers of this process no longer wait for it.
 func (r *Release) Late() {
 	if r.late != nil {
 		r.late()

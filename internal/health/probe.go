@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// fresh is for how long the result of an attempt stands for the next ones.
+	// fresh is the age up to which the result of an attempt is used again.
 	fresh = time.Second
 	// patience is how long an attempt is waited for.
 	patience = 2 * time.Second

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// mostWanted is how many keys a worker tells of in one report.
+	// mostWanted is the maximum number of keys in one report.
 	mostWanted = 100
 	// mostParked is how many tasks are read once a minute, for keys to which nothing happens.
 	mostParked = 1000
 )
 
-// Parked tells of the tasks that wait.
+// Parked counts the tasks that wait.
 type Parked interface {
 	// Count returns how many tasks wait.
 	Count(ctx context.Context) (int, error)
@@ -22,7 +22,7 @@ type Parked interface {
 	Awaited(ctx context.Context, n int) ([]string, error)
 }
 
-// remember adds to the history what has happened since the last time. The first worker that tells of a minute also tells of the
+// remember adds to the history what has happened since the last time. The first worker that reports in a minute also adds the
 // keys of tasks that were parked long ago, to which nothing may have happened. While nothing happens, a worker sends two commands
 // a minute. What cannot be written is left out.
 func (r *Reporter) remember(ctx context.Context) {

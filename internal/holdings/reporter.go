@@ -38,7 +38,7 @@ type Options struct {
 	Moved func(before, now string)
 	// Beside is called when a worker that runs has got a rival.
 	Beside func(now string, rival *Rival)
-	// Parked tells of the tasks that wait; nil for no history.
+	// Parked counts the tasks that wait; nil for no history.
 	Parked Parked
 }
 
@@ -50,7 +50,7 @@ type Reporter struct {
 	opts   Options
 	id     string
 
-	compare int // after so many reports, the worker is compared with the others; 0 for never
+	compare int // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
 	known   bool      // Redis may have a report

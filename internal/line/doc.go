@@ -4,8 +4,8 @@
 // An [Engine] has these parts:
 //
 //   - Runs: [Engine.Conn] makes the Redis client of an asynq server. It notes each task that the server fetches
-//     ([Engine.Run]) and answers the acknowledgement of a task for which [Run.Park] was called, so that no task is parked
-//     and still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
+//     ([Engine.Run]). It answers the acknowledgement of a task for which [Run.Park] was called, so no task is parked and
+//     still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
 //     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
 //     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
 //   - Waiters: [Engine.Park], [Engine.Wake], and the check, half a second after a wake, that the woken task has
@@ -34,9 +34,8 @@
 //     woken for another key, that wake is passed on when it parks again, perhaps twice: then a waiter tries its key too
 //     early, and waits again. Or the task is only in the index, and counts towards the total until it parks again,
 //     ends, or is found to be gone.
-//   - If a Park takes so long that the task's timer brings it back before the last step, and the task then ends, its
-//     entry stays among the waiters and in the index until the next wake of the key finds that the task is gone. This
-//     takes no crash.
+//   - Park took so long that the task's timer brought it back before the last step, and the task then ended. Its entry
+//     stays among the waiters and in the index until the next wake of the key finds the task gone. This takes no crash.
 //   - Park for several keys left out some of the further ones: their releases do not wake the task, as when their limits
 //     are reached. Or a Wake for one key left the entries of the others, which later wakes remove. The latter takes no
 //     crash, and happens on one node, too.

@@ -13,7 +13,7 @@ import (
 const (
 	// movingFirst is the first pause before a wake is retried while a slot of the Cluster moves: see followUp.
 	movingFirst = 5 * time.Millisecond
-	// settleLimit is for how long Drop and Replay are retried while the slot moves.
+	// settleLimit limits the retries of Drop and Replay while the slot moves.
 	settleLimit = 5 * time.Second
 )
 

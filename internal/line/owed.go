@@ -35,7 +35,7 @@ func (e *Engine) owed() string { return e.index + ":owed" }
 // task waits behind a head that has failed: nobody releases the key when an operator deletes or archives that.
 func (e *Engine) Watch(ctx context.Context, key string) error { return e.owe(ctx, key, headLook) }
 
-// owe notes that a wake is owed for a key: somebody looks after it in so long.
+// owe notes that a wake is owed for a key. A server looks after it once the time in is over.
 func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
 	err := e.step(ctx, oweStep, e.owed(), WaitersKey(key), 1, in.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) { // it returns nothing

@@ -87,8 +87,8 @@ func (e *tasks) parkFetched(f broker.Fetched, parked func()) bool {
 	return parks
 }
 
-// fetchedLease is for how long a task that was fetched is this server's: asynq's lease on it, less what the clocks of
-// servers may differ by.
+// fetchedLease limits how long a fetched task belongs to this server: asynq's lease on it, less the difference that the
+// clocks of servers may have.
 const fetchedLease = 25 * time.Second
 
 var (

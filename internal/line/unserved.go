@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// unservedFresh is for how long the list of unserved queues is not read again, and unservedStale for how long it
-	// counts at all.
+	// unservedFresh is the age up to which the list of unserved queues is not read again. Above unservedStale it does not
+	// count at all.
 	unservedFresh = time.Second
 	unservedStale = 30 * time.Second
 )

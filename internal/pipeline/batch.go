@@ -234,8 +234,8 @@ type failure struct {
 	text string
 }
 
-// split returns the replies to so many calls and shares, and the failures of the calls, in a reply of a batch script. ok
-// is false if the reply is malformed.
+// split reads the reply of a batch script: the replies to its calls and shares, and the failures of the calls. ok is false
+// if the reply is malformed.
 func split(reply any, calls, shares int) (replies []any, failures []failure, ok bool) {
 	list, _ := reply.([]any)
 	if len(list) == calls+shares {

@@ -81,7 +81,7 @@ func (q *queue) urgent() bool {
 	return false
 }
 
-// take returns the calls of the next pipeline, which are at most so many.
+// take returns at most most calls for the next pipeline.
 func (q *queue) take(most int) []*Call {
 	calls := make([]*Call, 0, min(q.size(), most))
 	return q.newcomers.take(q.first.take(calls, most, sent), most, sent)

@@ -292,12 +292,12 @@ func (s *Server) drain() {
 	}
 }
 
-// take returns the calls of the next pipeline, for a leader of which so many were answered. If there are none, or too
-// few, the leader is done.
-func (s *Server) take(answered int) []*Call {
+// take returns the calls of the next pipeline, for a leader that has answered n calls. If there are none, or too few, the
+// leader is done.
+func (s *Server) take(n int) []*Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent -= answered
+	s.sent -= n
 	s.underWay--
 	leads := s.queue.size() > 0 && s.mayLead(nil)
 	s.underWay++

@@ -40,7 +40,7 @@ func (in *Intake) repeat(call func(context.Context) error, gaveUp func()) bool {
 	return ok
 }
 
-// begin notes that a call is under way. After a Drain it reports false, unless the call must be made all the same.
+// begin notes that a call is under way. After a Drain it reports false, unless always is set.
 func (in *Intake) begin(always bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -8,10 +8,9 @@
 // active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of a second
 // is put back at the head of its queue.
 //
-// Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and
-// the acknowledgement releases them and wakes the next tasks that are parked on their keys: see package colocated. If a
-// key of a task is held and another task is already parked on that key, the script that fetches the task also parks
-// it: see [Parking].
+// Where the locks are on the Redis of the tasks, the fetch also takes the locks of a task whose keys are recorded. The
+// acknowledgement releases them, and wakes the next tasks that are parked on their keys: see package colocated. If
+// another task is already parked on a held key, the script that fetches a task of that key also parks it: see [Parking].
 //
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
 // it is answered, and takes effect in that run of the task alone. Every fetch has a name, including one that goes with

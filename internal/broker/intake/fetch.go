@@ -29,7 +29,7 @@ const (
 	leaseArg = 2
 )
 
-// fetch returns a fetch for so many slots, which were asked for.
+// fetch returns a fetch of at most most tasks.
 func (in *Intake) fetch(names []string, most int) fetch {
 	f := fetch{in: in, most: most, reader: reader{names: names}}
 	if most > 0 {
@@ -81,8 +81,8 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 // asynq's may have no rights to others.
 func recalledKey(queue, call string) string { return asynqwire.Prefix(queue) + "recalled:" + call }
 
-// Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
-// reports that some of them are being parked, or were, so that there may be others behind them.
+// Fetch takes tasks from the queues of the server; on a Redis Cluster, from the one that asynq has asked for. more reports
+// that some of them were parked, or are about to be, so that others may be behind them.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
 		return false, redis.Nil

@@ -9,7 +9,7 @@ import (
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
-// asking is what a call needs that may take locks. The zero value takes none.
+// asking has the lock arguments of a call. The zero value takes no locks.
 type asking struct {
 	locks colocated.Locks
 	ask   colocated.Ask
@@ -17,7 +17,7 @@ type asking struct {
 	text  string // of the types
 }
 
-// ask returns what a call needs that is about to be sent.
+// ask returns the lock arguments of the next call.
 func (in *Intake) ask() (a asking) {
 	if in.locks == nil || !in.oneNode {
 		return a

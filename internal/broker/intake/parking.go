@@ -10,16 +10,15 @@ import (
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
-// Parking has tasks parked by the script that fetches them, if one of their keys is held, others are parked on that key
-// already ([colocated.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
-// them. It also has tasks woken by the script that acknowledges others.
+// Parking lets the script that fetches tasks park them: those of whose keys one is held, if others are already parked on
+// that key ([colocated.Wait]), and if they were never refused before. Such tasks have no slot and no run, and asynq never
+// sees them. Parking also lets the script that acknowledges tasks wake others.
 type Parking struct {
 	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package line.
 	Source string
-	// Unserved returns the queues of which no server fetches tasks: the script wakes these no more than those of paused ones.
+	// Unserved returns the queues that no server fetches from: the script wakes none of their tasks, as for paused queues.
 	Unserved func() []string
-	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
-	// tells of them.
+	// Parked is called with the tasks that a call has parked. If its reply was lost, they still wait; Parked is not called.
 	Parked func([]Parked)
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rest is for how long a task rests between two runs on a server: asynq's heartbeater learns of the end of the first one
+// rest is the minimum time between two runs of a task on a server. asynq's heartbeater learns of the end of the first one
 // a few microseconds after its acknowledgement, or after the heartbeat that is under way.
 const rest = 2 * time.Millisecond
 

@@ -30,7 +30,7 @@ type arrivals struct {
 	sweep int    // the size of early that triggers the next sweep
 }
 
-// Arrive notes that the run of a task begins, which was woken so long ago; zero if it was not, or that is not known. If a
+// Arrive records a run's start and the time since its wake: zero if the task was not woken, or if that is not known. If a
 // place is reserved for the task, Arrive returns the name of its key, and whether a slot was free for standby then.
 func (k *Keys) Arrive(t line.Task, woken time.Duration) (name string, spare bool) {
 	k.mu.Lock()
