@@ -22,13 +22,10 @@ import (
 var (
 	//go:embed lua/park.lua
 	parkSource string
-	//go:embed lua/wake.lua
-	wakeSource string
 
-	// On one node a call is one script, which begins with the functions that it needs. On a Cluster each function is a
-	// script.
-	parkScript = redis.NewScript(taskSource + recordSource + waitersSource + indexSource + stateSource + parkSource)
-	wakeScript = redis.NewScript(taskSource + recordSource + waitersSource + stateSource + oweSource + wakeSource)
+	// On one node a call is one script. On a Cluster it is several, each of which is a function.
+	parkScript = redis.NewScript(composed(parkSource))
+	wakeScript = redis.NewScript(composed("return wake(KEYS[1], KEYS[2], KEYS[3], nil, unpack(ARGV))"))
 )
 
 // Options configures an [Engine]. The zero value has every default.

@@ -22,8 +22,15 @@ var (
 	//go:embed lua/enqueue.lua
 	enqueueSource string
 
-	enqueueScripts sync.Map // by the text that comes before enqueue.lua
+	enqueueScripts sync.Map // by enqueueKind
 )
+
+// enqueueKind is a script that enqueues a task, by what comes before enqueue.lua. Only one that has the task wait needs the
+// functions of parking.
+type enqueueKind struct {
+	head  string
+	waits bool
+}
 
 // Errors of [Engine.Enqueue]. Nothing was enqueued.
 var (
@@ -127,19 +134,21 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 		mark = SequenceKey(a.InOrder) + " enqueued"
 	}
 	args := slices.Concat(sent.Args, []any{a.call, encoded(a.Keys), mark})
-	sources := ""
 	if a.WaitFor != "" {
-		sources = taskSource + recordSource + stateSource
 		encoded, _ := sent.Args[message].([]byte)
 		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.RetryAfter.Milliseconds(),
 			a.ParkOptions.MaxAge.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}
-	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%s%s", len(sent.Keys), len(sent.Args), unique, sources,
-		sent.Function())
-	script, ok := enqueueScripts.Load(head)
+	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%s", len(sent.Keys), len(sent.Args), unique, sent.Function())
+	kind := enqueueKind{head, a.WaitFor != ""}
+	script, ok := enqueueScripts.Load(kind)
 	if !ok {
-		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))
+		source := head + enqueueSource
+		if kind.waits {
+			source = composed(source)
+		}
+		script, _ = enqueueScripts.LoadOrStore(kind, redis.NewScript(source))
 	}
 	//nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
 	cmd := script.(*redis.Script).Run(ctx, e.client, names, args...)

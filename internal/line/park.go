@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,7 +164,9 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		return e.parkInSteps(ctx, t, WaitersKey(key), opts)
 	}
 	there := Task{Queue: opts.Queue, ID: t.ID}
-	names := append(t.ended(), WaitersKey(key), e.index, SequenceKey(key), cmp.Or(opts.unique, t.Hash()))
+	names := slices.Concat(t.ended()[:4], []string{
+		cmp.Or(opts.unique, t.Hash()), WaitersKey(key), e.index, SequenceKey(key), t.Prefix() + "pending",
+	})
 	args := []any{
 		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.deadline,
 		opts.Attempt, opts.MaxWaiters, opts.MaxTotal,

@@ -2,7 +2,6 @@ package line
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"sync"
 	"time"
@@ -91,23 +90,13 @@ func (e *tasks) parkFetched(f broker.Fetched, parked func()) bool {
 // clocks of servers may have.
 const fetchedLease = 25 * time.Second
 
-var (
-	//go:embed lua/park_fetched.lua
-	parkFetchedSource string
-	//go:embed lua/wake_released.lua
-	wakeReleasedSource string
-	//go:embed lua/admit.lua
-	admitSource string
-)
-
 // parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *broker.Parking {
 	// The keys of that script are not those that the functions expect.
 	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for, head_look, lost_after, left_after = {}, %q, %q, %d, %d, %d, %d, %d\n",
 		e.index, e.owed(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), headLook.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
 	return &broker.Parking{
-		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource +
-			headSource + sequenceSource + parkFetchedSource + wakeReleasedSource + admitSource,
+		Source:   constants + composed("return park, wakeReleased, parse, leaveWaiters, admit, begin, depart"),
 		Unserved: e.notFetched, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }

@@ -15,7 +15,7 @@ var (
 	setPositionSource string
 
 	reorderScript     = redis.NewScript(reorderSource)
-	setPositionScript = redis.NewScript(taskSource + setPositionSource)
+	setPositionScript = redis.NewScript(composed(setPositionSource))
 )
 
 // Reorder puts a task before or behind all other waiters of key, and reports whether it waits for the key.

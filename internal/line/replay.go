@@ -12,7 +12,7 @@ var (
 	//go:embed lua/replay.lua
 	replaySource string
 
-	replayScript = redis.NewScript(recordSource + replaySource)
+	replayScript = redis.NewScript(composed(replaySource))
 )
 
 // Replay moves an archived task to the tail of its queue and resets its conflicts. It returns "archived" when it did

@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // The functions of the scripts: each rule has one source, for one node and for a Cluster.
@@ -21,8 +21,6 @@ var (
 	recordSource string
 	//go:embed lua/waiters.lua
 	waitersSource string
-	//go:embed lua/index.lua
-	indexSource string
 	//go:embed lua/state.lua
 	stateSource string
 	//go:embed lua/head.lua
@@ -31,36 +29,46 @@ var (
 	sequenceSource string
 	//go:embed lua/owe.lua
 	oweSource string
-	//go:embed lua/suspend.lua
-	suspendSource string
+	//go:embed lua/wake.lua
+	wakeSource string
+	//go:embed lua/park_fetched.lua
+	parkFetchedSource string
+	//go:embed lua/admit.lua
+	admitSource string
 
-	suspendStep  = stepOf("suspend", recordSource, taskSource, stateSource, suspendSource)
-	postponeStep = stepOf("postpone", taskSource, stateSource)
-	deferStep    = stepOf("defer", taskSource, stateSource)
-	standStep    = stepOf("stand", recordSource)
-	forgetStep   = stepOf("forget", recordSource)
-	unplaceStep  = stepOf("unplace", recordSource)
-	leaveStep    = stepOf("leave", recordSource)
-	joinStep     = stepOf("join", waitersSource)
-	lookStep     = stepOf("look", waitersSource)
-	discardStep  = stepOf("discard", waitersSource)
-	enterStep    = stepOf("enter", indexSource)
-	enlistStep   = stepOf("enlist", headSource)
-	headStep     = stepOf("head", headSource)
-	oweStep      = stepOf("owe", oweSource)
-	paidStep     = stepOf("paid", oweSource)
-	endedStep    = stepOf("ended", taskSource, stateSource)
-	checkStep    = stepOf("check", taskSource, stateSource)
-	hastenStep   = stepOf("hasten", taskSource, stateSource)
-	promoteStep  = stepOf("promote", taskSource, stateSource)
+	functions = taskSource + recordSource + waitersSource + oweSource + stateSource + headSource + sequenceSource +
+		wakeSource + parkFetchedSource + admitSource
+
+	suspendStep  = stepOf("suspend")
+	postponeStep = stepOf("postpone")
+	deferStep    = stepOf("defer")
+	standStep    = stepOf("stand")
+	forgetStep   = stepOf("forget")
+	unplaceStep  = stepOf("unplace")
+	leaveStep    = stepOf("leave")
+	joinStep     = stepOf("join")
+	lookStep     = stepOf("look")
+	discardStep  = stepOf("discard")
+	enterStep    = stepOf("enter")
+	enlistStep   = stepOf("enlist")
+	headStep     = stepOf("head")
+	oweStep      = stepOf("owe")
+	paidStep     = stepOf("paid")
+	endedStep    = stepOf("ended")
+	checkStep    = stepOf("check")
+	hastenStep   = stepOf("hasten")
+	promoteStep  = stepOf("promote")
 )
+
+// composed returns a script that may call the functions.
+func composed(source string) string { return rediswire.Compose(functions, source) }
 
 // stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all
 // of them, and the first is the function's first argument. While a slot moves from one node to another, Redis refuses a
 // script before it begins unless all of its declared keys are in one place. With undeclared keys the script would fail
 // in the middle of its work.
-func stepOf(function string, sources ...string) *redis.Script {
-	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
+func stepOf(function string) *redis.Script {
+	return redis.NewScript(composed("return " + function + "(KEYS[1], unpack(ARGV))"))
 }
 
 // A scriptCall is a script and what it is called with.

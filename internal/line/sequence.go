@@ -20,7 +20,7 @@ var (
 	//go:embed lua/sequence_remove.lua
 	sequenceRemoveSource string
 
-	sequenceJoinScript   = redis.NewScript(headSource + sequenceSource + sequenceJoinSource)
+	sequenceJoinScript   = redis.NewScript(composed(sequenceJoinSource))
 	sequenceRemoveScript = redis.NewScript(sequenceRemoveSource)
 )
 

@@ -14,7 +14,7 @@ import (
 // that key ([colocated.Wait]), and if they were never refused before. Such tasks have no slot and no run, and asynq never
 // sees them. Parking also lets the script that acknowledges tasks wake others.
 type Parking struct {
-	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package line.
+	// Source is that of Lua functions: see those of package line that park and wake.
 	Source string
 	// Unserved returns the queues that no server fetches from: the script wakes none of their tasks, as for paused queues.
 	Unserved func() []string

@@ -1,13 +1,13 @@
 -- Part of the scripts that fetch and acknowledge tasks: the head rule for tasks that keep an order (docs/design.md, 5.3). It
--- runs on one node alone. Before it stand head.lua and sequence.lua.
+-- runs on one node alone.
 
 -- What this call knows of the first tasks of sequences, by the names of the sequences: the entry, and the refusal of those
 -- behind it.
 local fronts = {}
 
--- ahead(sequence, entry, which is first, asynq's state of its task, how long it is the first at least (ms)) notes the first
+-- stands(sequence, entry, which is first, asynq's state of its task, how long it is the first at least (ms)) notes the first
 -- task, and returns the refusal of the others, in the form of one by acquire.
-local function ahead(sequence, entry, state, lasts)
+local function stands(sequence, entry, state, lasts)
   local id, prefix = parse(entry)
   local label = 'the first task of the sequence, ' .. string.sub(prefix, 8, -3) .. '/' .. id .. ' (' .. state .. ')'
   fronts[sequence] = {entry = entry, refusal = {0, 1, '', math.floor(lasts), '0', label}}
@@ -36,7 +36,7 @@ local function admit(task, entry, key, how, now)
   for _ = 1, 10 do
     local first = redis.call('ZRANGE', sequence, 0, 0)[1]
     if first == entry then
-      ahead(sequence, entry, 'active', (left_after + lost_after) * 1000)
+      stands(sequence, entry, 'active', (left_after + lost_after) * 1000)
       return {sequence, entry, score}
     end
     local id, _, hash = parse(first)
@@ -50,7 +50,7 @@ local function admit(task, entry, key, how, now)
         owe(owed, 'railtoken:waiters:{' .. key .. '}', 1, head_look)
       end
       local lasts = tonumber(at) == 0 and left_after or tonumber(at) - now / 1e9
-      return nil, ahead(sequence, first, state, math.max(lasts + (verdict == 'runs' and lost_after or 0), 0) * 1000)
+      return nil, stands(sequence, first, state, math.max(lasts + (verdict == 'runs' and lost_after or 0), 0) * 1000)
     end
   end
 end
@@ -61,4 +61,14 @@ local function depart(task, lock)
   redis.call('ZREM', 'railtoken:sequence:' .. string.match(lock, '{.*}$'), #queue .. ':' .. queue .. id)
 end
 
-return park, wakeReleased, leaveWaiters, admit, begin, depart
+-- leaveWaiters(task, waiters) removes a task whose run has ended from the waiters that it was parked among, and its record:
+-- a failed task waits for its retry, and not for the key.
+local function leaveWaiters(task, waiters)
+  local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
+  if queue then
+    local entry = #queue .. ':' .. queue .. id
+    redis.call('ZREM', waiters, entry)
+    redis.call('ZREM', index, entry)
+  end
+  forget(task)
+end

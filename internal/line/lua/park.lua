@@ -3,9 +3,8 @@
 -- be atomic: the key may be given back at any moment, the limits hold when the task joins, and a task waits for one key
 -- at a time. On a Cluster its parts are steps: see park_steps.go.
 --
--- KEYS  1 the task's hash   2 active   3 lease   4 retry   5 pending of its queue   6 waiters of the key
---       7 index of all parked tasks   8 sequence of the key
---       9 the task's uniqueness lock, or its hash again when it has none
+-- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, or its hash again when it has
+--       none   6 waiters of the key   7 index of all parked tasks   8 sequence of the key   9 pending of its queue
 --       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
 --       then, when the locks are on this Redis: the lock of the key and its notify key, and those of the keys of further sets
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
@@ -24,21 +23,20 @@
 local task, waiters, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id, deadline = (parse(entry)), tonumber(ARGV[5])
 local home, moved = KEYS[4], 0
-local unique = KEYS[9] ~= task and KEYS[9] or nil
+local unique = KEYS[5] ~= task and KEYS[5] or nil
 local locks = ARGV[13] == '' and 10 or 12
-local left, message = resign(task, ARGV[2], id, now, ARGV[4])
+local left, conflicts, first, place, before, us, freed = unpack(suspend(task, ARGV[2], id, now, ARGV[4], waiters, ARGV[6], ARGV[10],
+  ARGV[11], ARGV[16], ARGV[5], ARGV[17], ARGV[18]))
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
   left, task, home, moved = 'again', KEYS[10], KEYS[11], 1
+  conflicts, first = unpack(redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first'))
 end
-if left == 'again' then
-  local met = redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first')
-  local delay = tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6
-  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', waiters), '', '0', math.floor(math.max(delay, 0)), moved, #KEYS >= locks and 1 or 0}
-elseif left ~= 'ok' then
-  return {left, 0, '0', 0, '', '0', 0, 0, 0}
+if left ~= 'ok' then
+  local again = left == 'again'
+  local delay = again and tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6 or 0
+  return {left, tonumber(conflicts or 0), first or '0', again and redis.call('ZCARD', waiters) or 0, '', '0',
+    math.floor(math.max(delay, 0)), moved, again and #KEYS >= locks and 1 or 0}
 end
-shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), message, deadline, unique)
-local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5], ARGV[17], ARGV[18]))
 local sets, swallowed = {waiters}, ''
 for set in string.gmatch(ARGV[18], '[^ ]+') do
   sets[#sets + 1] = set
@@ -89,7 +87,7 @@ if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
   redis.call('ZREM', waiters, entry)
   redis.call('ZREM', index, entry)
   task, home, entry, moved = KEYS[10], KEYS[11], ARGV[13], 1
-  redis.call('HSET', task, 'msg', message .. ARGV[14] .. waiting)
+  redis.call('HSET', task, 'msg', string.sub(redis.call('HGET', task, 'msg'), 1, -#waiting - 1) .. ARGV[14] .. waiting)
 end
 
 local count, ahead, nearest, limit = 0, 0, 0, nil

@@ -186,17 +186,21 @@ local lists, woken = {}, 0
 local function wake(a, reply)
   local left = false
   for i = 1, a.held do
-    local most, lock, list, tasks = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil, nil
+    local most, lock, list = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil
     if most and most > 0 and wakeReleased then
       local waiters, sequence = waitersOf(lock), nil
       if ARGV[a.at + 5] ~= '' then
         sequence = 'railtoken:sequence:' .. string.match(lock, '{.*}$')
       end
-      list, tasks = wakeReleased(waiters, most, ARGV[11], ARGV[12], sequence)
+      list = wakeReleased(waiters, most, ARGV[11], ARGV[12], sequence)
     end
     if list then
       a.parked, reply[4] = a.parked - 1, reply[4] - 1
       reply[#reply + 1] = {i, list[1], 0, unpack(list, 2)}
+      local tasks = {}
+      for n = 2, #list do
+        tasks[n - 1] = select(3, parse(list[n]))
+      end
       lists[#lists + 1] = {reply[#reply], tasks}
       woken = woken + #tasks
       spared[lock] = heard[lock]

@@ -3,8 +3,8 @@
 -- has a name that begins with that of the fetch. The field pending_since of its hash has it, because asynq's own dequeue
 -- (v0.26) deletes that field and never reads it of an active task: so a server on asynq's own client, which runs a task
 -- that was recovered, is in no run that was named here. A task that finds a key held, and others parked on it, is parked instead,
--- and the next one is looked at. Before it stands locks.lua of package lockwire, and in it park_fetched.lua and
--- wake_released.lua of package line, unless the server parks no tasks.
+-- and the next one is looked at. Before it stands locks.lua of package lockwire, and in it those of package line that
+-- park and wake, unless the server parks no tasks.
 --
 -- What a fetch is told is in ARGV from an index at on:
 --   1 its name   2 most tasks   3 when asynq's lease ends (s)
@@ -59,13 +59,13 @@ local function ttlOf(types, kind)
 end
 
 -- load() loads the functions of package line, which most calls do not need. They stay nil if the server parks no tasks.
-local park, wakeReleased, leaveWaiters, admit, begin, depart, loaded
+local park, wakeReleased, parse, leaveWaiters, admit, begin, depart, loaded
 local function load()
   local function functions()
 --PARKING--
   end
   if not loaded then
-    loaded, park, wakeReleased, leaveWaiters, admit, begin, depart = true, functions()
+    loaded, park, wakeReleased, parse, leaveWaiters, admit, begin, depart = true, functions()
   end
 end
 
