@@ -20,7 +20,10 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-func TestMain(m *testing.M) { leaktest.Verify(m) }
+func TestMain(m *testing.M) {
+	redistest.SideBySide(8) // most of these tests wait
+	leaktest.Verify(m)
+}
 
 // limit bounds every wait for an event.
 const limit = 30 * time.Second

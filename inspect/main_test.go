@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/railtoken/railtoken/internal/testing/leaktest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -19,5 +20,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	redistest.SideBySide(8) // most of these tests wait
 	leaktest.Verify(m)
 }

@@ -42,12 +42,13 @@ func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 		for i := range tasks {
 			want = append(want, r.enqueue(payload{Key: "order:1"}, asynq.TaskID(fmt.Sprint(i)), asynq.MaxRetry(3)).ID)
 		}
-		// Between the looks there is no worker and no subscription, so that no heartbeats and pings fill the hours.
+		// Between the looks there is no worker and no subscription, so that no heartbeats, looks and pings fill the hours.
 		for round := range rounds {
 			w, server := serve()
 			w.events.await(r, tasks, parked)
 			<-time.After(time.Second)
 			server.Shutdown()
+			_ = w.attached.Close()
 			_ = w.locker.Close()
 			<-time.After(timer - time.Hour)
 			if round < rounds-1 {

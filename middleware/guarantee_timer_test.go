@@ -32,7 +32,8 @@ func TestATimerIsNoLongerThanTheLimitOnAge(t *testing.T) {
 			r.Errorf("it looks again in %v, want %v at most", left, strategy.Limits.Age)
 		}
 		server.Shutdown()
-		_ = w.locker.Close() // the pings of its subscription would fill them, too
+		_ = w.attached.Close() // its looks for owed wakes would fill them, too,
+		_ = w.locker.Close()   // and the pings of its subscription
 		<-time.After(25 * time.Hour)
 		serve()
 		conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)

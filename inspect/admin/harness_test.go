@@ -31,6 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{})
+	redistest.SideBySide(8) // most of these tests wait
 	leaktest.Verify(m)
 }
 
