@@ -34,7 +34,8 @@ type Options struct {
 	// Locker locks the keys; a locking.Single on the client when nil. A locking.Gate is put in front of it, unless it is
 	// one. Close a Locker of your own after the Attached.
 	Locker locking.Locker
-	// RedisKeys is middleware.Options.RedisKeys. Set it with a Locker whose locks are on the Redis of the tasks.
+	// RedisKeys is that of a locking.Single on the Redis of the tasks: set it with a Locker whose locks are there. When nil,
+	// the locks are assumed to be elsewhere, and parking a task costs one more attempt to lock its key.
 	RedisKeys func(key string) (lock, notify string)
 
 	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
@@ -111,7 +112,7 @@ type Attached struct {
 	unfollow func()         // ends the following of late releases
 	closers  []taskrun.Locker
 	queue    *delayqueue.Queue
-	budget   *middleware.SlotBudget
+	server   *taskrun.Server
 	wakes    broker.Wakes
 	stopping chan struct{}
 	stop     sync.Once
@@ -151,7 +152,6 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if slots < 1 {
 		slots = runtime.NumCPU() // as asynq has it
 	}
-	a.budget = &middleware.SlotBudget{Waiting: cmp.Or(opts.SlotBudget, max(slots/2, 1)), Slots: slots}
 	queue, err := delayqueue.New(client, delayqueue.Options{
 		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: a.repaired,
 	})
@@ -174,6 +174,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if a.opts.RedisKeys != nil {
 		(*line.Engine)(queue).LocksAre(a.opts.RedisKeys)
 	}
+	a.server = &taskrun.Server{Queue: queue, RedisKeys: a.opts.RedisKeys, Slots: slots, Stopping: a.stopping}
 	a.outside, a.unfollow = a.follow(a.locker), locks.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
@@ -189,7 +190,7 @@ func FenceTTL(maxHold time.Duration) time.Duration { return taskrun.FenceTTL(max
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task, lost bool) {
 	e := &middleware.Event{
-		Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next, WakeLost: lost && !a.budget.WasFull(),
+		Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next, WakeLost: lost && !a.server.Budget.WasFull(),
 	}
 	tell(context.Background(), a.opts.Observer, a.opts.Logger, e)
 }
@@ -226,10 +227,10 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 		}
 	}
 	maxHold := cmp.Or(o.MaxHold, a.opts.MaxHold)
-	lock, err := middleware.Lock(middleware.Options{
-		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, RedisKeys: a.opts.RedisKeys,
+	lock, err := middleware.LockOn(a.server, middleware.Options{
+		Locker: a.locker, Key: o.Key, Strategy: o.Strategy,
 		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: maxHold, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
-		SlotBudget: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
+		SlotBudget: a.opts.SlotBudget, Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})
 	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
 		err = errors.Join(err,
@@ -259,7 +260,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 // Unlocked wraps a handler that needs no exclusion. Its tasks run without locks, but the server knows that they occupy
 // a slot. Without it, the server would count their slots as free, and let tasks wait on standby in slots that these
 // tasks need.
-func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
+func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.server.Budget.Occupy(next) }
 
 // Waits reports whether err means that the task is waiting for its keys, or for lock servers that cannot be reached.
 // Such a task has not failed.

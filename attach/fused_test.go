@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -315,7 +316,7 @@ func TestAHandlersOwnLockerTakesItsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Close() })
-	lock, err := middleware.Lock(middleware.Options{Locker: own, Key: byPayloads, Queue: a.Queue()})
+	lock, err := middleware.LockOn(&taskrun.Server{Queue: a.Queue()}, middleware.Options{Locker: own, Key: byPayloads})
 	if err != nil {
 		t.Fatal(err)
 	}

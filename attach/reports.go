@@ -84,7 +84,7 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 			queues = map[string]int{"default": 1} // as asynq has it
 		}
 		r.reporter = holdings.New(a.client, (*line.Engine)(a.queue).Held(), holdings.Worker{
-			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
+			Queues: queues, Slots: a.server.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
@@ -109,8 +109,8 @@ func (r *reports) close() {
 // the settings of strategies that others wrote are not part of it.
 func (a *Attached) fingerprint() string {
 	o := a.opts
-	text := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %T", a.queues(), a.cfg.StrictPriority, a.budget.Slots,
-		a.budget.Waiting, strategySettings(o.Strategy), o.TTL, o.MaxHold, o.MaxKeySize, o.MaxKeys, a.interval,
+	text := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %T", a.queues(), a.cfg.StrictPriority, a.server.Slots,
+		o.SlotBudget, strategySettings(o.Strategy), o.TTL, o.MaxHold, o.MaxKeySize, o.MaxKeys, a.interval,
 		a.cfg.DelayedTaskCheckInterval, a.locker)
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])

@@ -25,7 +25,7 @@ const fewServers = 8
 func (a *Attached) Client() redis.UniversalClient {
 	server := (*line.Engine)(a.queue).Conn(broker.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
-		Slots: a.budget.Slots, Stopping: a.stopping,
+		Slots: a.server.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
 	})
 	a.watch(server)

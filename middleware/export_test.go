@@ -1,4 +1,7 @@
 package middleware
 
+// SlotBudget is that of a server.
+type SlotBudget = slotBudget
+
 // InUse returns how many tasks wait in their slots.
-func (s *SlotBudget) InUse() int { return int(s.waiting.Load()) }
+func (s *slotBudget) InUse() int { return int(s.waiting.Load()) }

@@ -83,7 +83,7 @@ func (r *rig) attach(opts options, cfg asynq.Config) *attach.Attached {
 	}
 	r.Cleanup(func() { _ = a.Close() })
 	// A test looks at what the servers count for themselves.
-	r.budget = (*middleware.SlotBudget)(reflect.ValueOf(a).Elem().FieldByName("budget").UnsafePointer())
+	r.budget = (*middleware.SlotBudget)(reflect.ValueOf(a).Elem().FieldByName("server").Elem().FieldByName("Budget").Elem().UnsafePointer())
 	r.attached, r.queue = a, a.Queue()
 	return a
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -21,8 +19,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other field
-// has a default.
+// Options configures [Lock]. Locker, Key and Strategy must be set; every other field has a default.
 type Options struct {
 	// Locker locks the keys.
 	Locker locking.Locker
@@ -30,17 +27,9 @@ type Options struct {
 	// Key returns the business keys of a task.
 	Key KeyFunc
 
-	// Strategy decides what happens to a task in conflict; [Requeue] when nil.
+	// Strategy decides what happens to a task in conflict. It must not park tasks: only package attach and package worker
+	// have a place for them.
 	Strategy Strategy
-
-	// Queue is where tasks are parked. The asynq server must use the Redis client that attach.Attached.Client returns
-	// for this Queue.
-	Queue *delayqueue.Queue
-
-	// RedisKeys returns the Redis keys of a business key's lock and of the subscription beside it, if the locks are on
-	// the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are assumed to be elsewhere, and
-	// parking a task costs one more attempt to lock its key.
-	RedisKeys func(key string) (lock, notify string)
 
 	// TTL and MaxHold are as in [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, because asynq may
 	// bring back the task of a crashed worker after that time. A warning is logged once for each type of task that may
@@ -55,14 +44,9 @@ type Options struct {
 	// task; 100 when zero.
 	MaxKeySize, MaxKeys int
 
-	// SlotBudget limits the number of tasks that wait in their slots. The middlewares of one server should share it. When
-	// nil, this middleware has a budget of its own: half the number of CPUs, but at least one. Then no task is on standby,
-	// because the number of slots is not known.
-	SlotBudget *SlotBudget
-
-	// Stopping ends all waits in slots when it is closed. Close it when the server begins to shut down; nil disables
-	// it.
-	Stopping <-chan struct{}
+	// SlotBudget is the maximum number of tasks that wait in their slots; half of the server's Concurrency when zero, or of
+	// the number of CPUs where it is not known, but at least one. None when negative.
+	SlotBudget int
 
 	// Observer receives every event; nil disables it.
 	Observer Observer
@@ -72,7 +56,10 @@ type Options struct {
 }
 
 // Validate returns an error that lists all problems with the options, or nil.
-func (o Options) Validate() error {
+func (o Options) Validate() error { return o.validate(&taskrun.Server{}) }
+
+// validate is Validate for the handlers of a server.
+func (o Options) validate(on *taskrun.Server) error {
 	var errs []error
 	if o.Locker == nil {
 		errs = append(errs,
@@ -91,9 +78,9 @@ func (o Options) Validate() error {
 	if v, ok := o.Strategy.(validator); ok {
 		errs = append(errs, v.Validate())
 	}
-	if o.Queue == nil && needsQueue(o.strategy()) {
+	if on.Queue == nil && needsQueue(o.strategy()) {
 		errs = append(errs,
-			errors.New("middleware: Queue is not set, but the strategy may park tasks: "+
+			errors.New("middleware: the strategy may park tasks, but there is no place for them: "+
 				"make the middleware with package attach or worker, or let the strategy end in FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
@@ -104,9 +91,6 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-// engine returns what parks and wakes tasks; nil if there is no Queue.
-func (o Options) engine() *line.Engine { return (*line.Engine)(o.Queue) }
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {
@@ -129,21 +113,21 @@ func (o Options) strategy() Strategy {
 // The server must use a Config made by [ServerConfig], such as the one that attach.Attached.Config returns. Without it,
 // a task that cannot reach the lock servers counts as failed: it uses up a retry, and is archived on its last attempt.
 // Tasks that are parked still wait, and an error is logged.
-func Lock(opts Options) (asynq.MiddlewareFunc, error) {
-	if err := opts.Validate(); err != nil {
+func Lock(opts Options) (asynq.MiddlewareFunc, error) { return LockOn(&taskrun.Server{}, opts) }
+
+// LockOn is Lock for package attach: a middleware of one of its servers.
+func LockOn(on *taskrun.Server, opts Options) (asynq.MiddlewareFunc, error) {
+	if err := opts.validate(on); err != nil {
 		return nil, err
 	}
 	l := &lock{
-		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
+		Options: opts, Server: on, SlotBudget: budgetOf(on, opts.SlotBudget), opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
 		limits: taskrun.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
 	l.backend = locks.Backend(opts.Locker)
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
 		l.notifyFor = taskrun.NotifyFor
-	}
-	if l.SlotBudget == nil {
-		l.SlotBudget = &SlotBudget{Waiting: max(runtime.NumCPU()/2, 1)}
 	}
 	if l.Logger == nil {
 		l.Logger = slog.New(slog.DiscardHandler)
@@ -169,19 +153,24 @@ var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
 // lock is shared by all tasks of a middleware.
 type lock struct {
-	Options                   // with its defaults
-	watcher   locking.Watcher // nil if the locker does not notify of releases
-	colocated bool            // the locks can be taken and released with the tasks
-	backend   string          // of the locker, for the observer
-	toQueue   string          // the queue in which tasks wait; "" for their own queue
-	opts      locking.Options
-	notifyFor time.Duration // how long a refused attempt subscribes to the release
-	limits    taskrun.Limits
-	order     Order
-	maxAge    time.Duration // the limit on age; 0 for none
-	warned    sync.Map      // task types for which warnOfMaxHold has logged
-	held      atomic.Int64  // how long handlers take: a moving average in ns
+	Options // with its defaults
+	*taskrun.Server
+	SlotBudget *slotBudget     // of the server
+	watcher    locking.Watcher // nil if the locker does not notify of releases
+	colocated  bool            // the locks can be taken and released with the tasks
+	backend    string          // of the locker, for the observer
+	toQueue    string          // the queue in which tasks wait; "" for their own queue
+	opts       locking.Options
+	notifyFor  time.Duration // how long a refused attempt subscribes to the release
+	limits     taskrun.Limits
+	order      Order
+	maxAge     time.Duration // the limit on age; 0 for none
+	warned     sync.Map      // task types for which warnOfMaxHold has logged
+	held       atomic.Int64  // how long handlers take: a moving average in ns
 }
+
+// engine returns what parks and wakes tasks; nil if there is no Queue.
+func (l *lock) engine() *line.Engine { return (*line.Engine)(l.Queue) }
 
 // process runs a task.
 func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler) error {

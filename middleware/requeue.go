@@ -40,7 +40,7 @@ const (
 //
 // When a key is held only briefly, the next task waits in its slot, on standby, so that no time is lost between two
 // tasks. Such a wait lasts at most half a second and at most a hundredth of the time that the task has left. It draws
-// on the server's [SlotBudget] and takes no slot that other tasks need. A key has no standby if it is held for more
+// on the server's slot budget and takes no slot that other tasks need. A key has no standby if it is held for more
 // than a quarter of a second on average, or if its present holder has had it for that long.
 type Requeue struct {
 	// Standby is the maximum number of tasks of a server that wait in their slots for one key; 4 when zero, none when

@@ -1,13 +1,16 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
@@ -26,10 +29,10 @@ const (
 	nearlyAll = 14
 )
 
-// SlotBudget limits how many tasks of one server wait in their worker slots, so that hot keys cannot fill all slots. It
-// also keeps what the server knows about the keys that its tasks wait for. The middlewares of a server share one; it
-// must not be copied after first use. With the zero value no task waits in a slot. It is safe for concurrent use.
-type SlotBudget struct {
+// slotBudget limits how many tasks of one server wait in their worker slots, so that hot keys cannot fill all slots. It
+// also keeps what the server knows about the keys that its tasks wait for. The middlewares of a server share one.
+// With the zero value no task waits in a slot. It is safe for concurrent use.
+type slotBudget struct {
 	// Waiting is the maximum number of tasks that wait in their slots at a time; none if it is 0 or less.
 	Waiting int
 
@@ -51,9 +54,17 @@ type SlotBudget struct {
 	collecting, collectingOnStandby atomic.Bool
 }
 
-// Occupy returns a handler whose tasks count as occupying a slot while they run. Use it for the handlers of the server
-// that have no [Lock]. Tasks of handlers with a Lock count without it.
-func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
+// budgetOf returns the budget of a server. waiting is Options.SlotBudget of its first middleware.
+func budgetOf(on *taskrun.Server, waiting int) *slotBudget {
+	on.Once.Do(func() {
+		most := max(cmp.Or(on.Slots, runtime.NumCPU())/2, 1)
+		on.Budget = &slotBudget{Waiting: cmp.Or(waiting, most), Slots: on.Slots}
+	})
+	return on.Budget.(*slotBudget) //nolint:errcheck,forcetypeassert // nobody else makes one
+}
+
+// Occupy returns a handler whose tasks count as occupying a slot while they run.
+func (s *slotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		s.running.Add(1)
 		if s.full.Load() == 0 {
@@ -73,24 +84,24 @@ const justFull = time.Second
 
 // WasFull reports whether all slots are occupied, or were within the last second. A task that arrives then may have waited
 // for its slot rather than for its wake.
-func (s *SlotBudget) WasFull() bool {
+func (s *slotBudget) WasFull() bool {
 	return int(s.running.Load()) > s.Slots || time.Since(time.Unix(0, s.full.Load())) < justFull
 }
 
 // spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
 // releaser's slot.
-func (s *SlotBudget) spareForNext() bool { return s.hasSpare(1) }
+func (s *slotBudget) spareForNext() bool { return s.hasSpare(1) }
 
 // hasSpare reports whether a task can be on standby without taking a slot from another task, if more slots than now
 // will be occupied.
-func (s *SlotBudget) hasSpare(more int) bool {
+func (s *slotBudget) hasSpare(more int) bool {
 	return spareSlot(s.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())),
 		bits.OnesCount32(s.refused.Load()))
 }
 
 // mayStandBy reports whether a task that was refused may be on standby. One that was woken because a slot was free for
 // standby may: otherwise it would have been woken in vain.
-func (s *SlotBudget) mayStandBy(woken bool) bool {
+func (s *slotBudget) mayStandBy(woken bool) bool {
 	return woken && s.Slots >= fewSlots || s.hasSpare(0)
 }
 
@@ -103,7 +114,7 @@ func spareSlot(slots, taken int, free time.Duration, refused int) bool {
 
 // came notes whether the first attempt of a task that was not woken was refused. If two tasks do this at the same
 // moment, one of the notes is lost, which does no harm.
-func (s *SlotBudget) came(refused bool) {
+func (s *slotBudget) came(refused bool) {
 	last := s.refused.Load() << 1 & (1<<arrivals - 1)
 	if refused {
 		last |= 1
@@ -112,10 +123,10 @@ func (s *SlotBudget) came(refused bool) {
 }
 
 // hasRoom reports whether another task may wait now.
-func (s *SlotBudget) hasRoom() bool { return s.waiting.Load() < int64(s.Waiting) }
+func (s *slotBudget) hasRoom() bool { return s.waiting.Load() < int64(s.Waiting) }
 
 // take takes a share of the budget and reports whether there was one left.
-func (s *SlotBudget) take() bool {
+func (s *slotBudget) take() bool {
 	for {
 		n := s.waiting.Load()
 		if n >= int64(s.Waiting) {
@@ -127,9 +138,9 @@ func (s *SlotBudget) take() bool {
 	}
 }
 
-func (s *SlotBudget) give() { s.waiting.Add(-1) }
+func (s *slotBudget) give() { s.waiting.Add(-1) }
 
 // inUse returns how many tasks occupy a slot, and how many of these wait in it.
-func (s *SlotBudget) inUse() (running, waiting int) {
+func (s *slotBudget) inUse() (running, waiting int) {
 	return int(s.running.Load()), int(s.waiting.Load())
 }

@@ -13,7 +13,7 @@ import (
 
 func TestTheSlotBudgetIsKept(t *testing.T) {
 	t.Parallel()
-	s := &SlotBudget{Waiting: 3}
+	s := &slotBudget{Waiting: 3}
 	var inside, over atomic.Int64
 	var wg sync.WaitGroup
 	for range 16 {
@@ -34,7 +34,7 @@ func TestTheSlotBudgetIsKept(t *testing.T) {
 	if over.Load() > 0 || s.InUse() != 0 {
 		t.Errorf("over the budget %d times, %d left over; want neither", over.Load(), s.InUse())
 	}
-	if (&SlotBudget{}).take() || (&SlotBudget{Waiting: -1}).take() {
+	if (&slotBudget{}).take() || (&slotBudget{Waiting: -1}).take() {
 		t.Error("a budget of none has room")
 	}
 }
@@ -71,7 +71,7 @@ func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
 func TestHandlersWithoutALockOccupySlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &SlotBudget{Waiting: 2, Slots: 4}
+		s := &slotBudget{Waiting: 2, Slots: 4}
 		spare := func(slots int, want bool) {
 			t.Helper()
 			if got := s.hasSpare(slots); got != want {
@@ -101,7 +101,7 @@ func TestHandlersWithoutALockOccupySlots(t *testing.T) {
 
 func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
 	t.Parallel()
-	s := &SlotBudget{Waiting: 16, Slots: 32}
+	s := &slotBudget{Waiting: 16, Slots: 32}
 	s.full.Store(time.Now().Add(time.Hour).UnixNano()) // no slot is free for long
 	come := func(n int, refused, want bool) {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
 func TestATaskKeepsThePlaceThatIsReservedForIt(t *testing.T) {
 	t.Parallel()
 	for slots, want := range map[int]bool{32: true, fewSlots: true, fewSlots - 1: false, 0: false} {
-		s := &SlotBudget{Waiting: 16, Slots: slots}
+		s := &slotBudget{Waiting: 16, Slots: slots}
 		s.running.Store(int64(slots))
 		if got := s.mayStandBy(true); got != want {
 			t.Errorf("of %d slots, all taken, one is kept: %t, want %t", slots, got, want)

@@ -173,7 +173,7 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"Locker is not set", "Key is not set", "Queue is not set", "Wait.Max", "Wait.Attempts", "Requeue.Delay", "Requeue.Queue", "TTL is 1h", "MaxKeySize"} {
+	for _, want := range []string{"Locker is not set", "Key is not set", "no place for them", "Wait.Max", "Wait.Attempts", "Requeue.Delay", "Requeue.Queue", "TTL is 1h", "MaxKeySize"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/lockaccess"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -118,9 +119,8 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	if s.Fused {
 		(*line.Engine)(p.queue).Colocate(locks.Colocated(locker))
 	}
-	lock, err := middleware.Lock(middleware.Options{
-		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
-		RedisKeys: names, Key: middleware.PayloadKeys(job.keys), SlotBudget: &middleware.SlotBudget{Waiting: 4, Slots: 8}, Observer: p.observe,
+	lock, err := middleware.LockOn(&taskrun.Server{Queue: p.queue, RedisKeys: names, Slots: 8, Stopping: p.stopping}, middleware.Options{
+		Locker: locker, Strategy: s.Strategy, Label: p.name, Key: middleware.PayloadKeys(job.keys), Observer: p.observe,
 	})
 	if err != nil {
 		t.Fatal(err)
