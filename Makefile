@@ -35,6 +35,10 @@ demo: ## Watch workers share orders, with nothing installed
 allocation: ## Watch runs of 40 orders being allocated beside audits, with nothing installed; ORDERS=file reads real orders
 	@go run ./examples/allocation $(if $(ORDERS),-orders $(ORDERS))
 
+.PHONY: quick
+quick: ## Test what a task passes through, in under a minute; needs redis-server
+	@scripts/quick.sh
+
 .PHONY: test
 test: ## Test everything; RACE=1 adds the race detector, as CI does; installs what is missing: servers, and a C compiler for RACE
 	@scripts/test.sh $(PKG)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/locking/lockingtest"
 )
@@ -34,6 +35,7 @@ func newRedlock(t testing.TB, nodes []*redis.Options, opts locking.RedlockOption
 // startNodes starts servers and returns how to connect to them.
 func startNodes(t testing.TB, n int) ([]*redistest.Server, []*redis.Options) {
 	t.Helper()
+	testserver.LeaveToLong(t)
 	servers, options := make([]*redistest.Server, n), make([]*redis.Options, n)
 	for i := range servers {
 		servers[i] = redistest.Start(t)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 // Child is another process of a test program.
@@ -20,6 +22,7 @@ type Child struct {
 // Start starts one with additions to its environment, by which TestMain knows it. It is killed at the end of the test.
 func Start(tb testing.TB, env ...string) *Child {
 	tb.Helper()
+	testserver.LeaveToLong(tb)
 	program, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/testing/process"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 const (
@@ -25,9 +26,10 @@ type Cluster struct {
 
 // StartCluster runs n masters that share the hash slots evenly and returns when every one of them sees the whole cluster in
 // order. That takes about two seconds, because a node waits so long before it accepts writes. The nodes are stopped at the end
-// of the test; where no redis-server is installed, the test ends as with [Start].
+// of the test; where no redis-server is installed, the test ends as with [Start]. With -short it is left out.
 func StartCluster(tb testing.TB, n int) *Cluster {
 	tb.Helper()
+	testserver.LeaveToLong(tb)
 	if n < 1 {
 		tb.Fatalf("redistest: a cluster of %d nodes", n)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/testing/process"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 const (
@@ -35,6 +36,7 @@ type Sentinel struct {
 // with [Start]. Its methods must be called from the goroutine of the test.
 func StartSentinel(tb testing.TB) *Sentinel {
 	tb.Helper()
+	testserver.LeaveToLong(tb)
 	s := &Sentinel{}
 	for i := range s.nodes {
 		// A master would let a replica wait for 5 s, because another one might come.

@@ -253,3 +253,11 @@ func ModuleRoot() (string, error) {
 		dir = up
 	}
 }
+
+// LeaveToLong skips a test with -short, as make quick runs it: one that waits for seconds in real time.
+func LeaveToLong(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("waits for seconds: left out with -short")
+	}
+}
