@@ -15,6 +15,10 @@ import (
 // KeyFunc returns the business keys of a task: the names of things that no other task may work on at the same time. If
 // it returns an error, no key or an empty key, the task is archived. Make keys with [Key], which returns an empty key
 // if a part is missing. A KeyFunc must be safe for concurrent use and must not retain the task.
+//
+// The KeyFuncs that [PayloadKey], [PayloadKeys], [HeaderKey] and [FixedKey] return are called before the run of a task,
+// too: the locks of all tasks of a fetch are then taken in one call. Another KeyFunc is called in the run alone, with its
+// context, and each run locks its keys in a call of its own.
 type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
 
 // Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): its kind and the parts of its
@@ -43,13 +47,13 @@ func PayloadKeys[T any](keys func(T) []string) KeyFunc {
 	if keys == nil {
 		panic("middleware: PayloadKeys needs a function")
 	}
-	return func(_ context.Context, task *asynq.Task) ([]string, error) {
+	return taskrun.KnownEarly(func(_ context.Context, task *asynq.Task) ([]string, error) {
 		var payload T
 		if err := json.Unmarshal(task.Payload(), &payload); err != nil {
 			return nil, fmt.Errorf("the payload is not the JSON of a %T: %w", payload, err)
 		}
 		return keys(payload), nil
-	}
+	})
 }
 
 // HeaderKey returns a KeyFunc that takes the key from a header of the task (asynq.NewTaskWithHeaders). It
@@ -58,13 +62,13 @@ func HeaderKey(name string) KeyFunc {
 	if name == "" {
 		panic("middleware: HeaderKey needs the name of a header")
 	}
-	return func(_ context.Context, task *asynq.Task) ([]string, error) {
+	return taskrun.KnownEarly(func(_ context.Context, task *asynq.Task) ([]string, error) {
 		key, ok := task.Headers()[name]
 		if !ok {
 			return nil, fmt.Errorf("the task has no header %q: set it with asynq.NewTaskWithHeaders", name)
 		}
 		return []string{key}, nil
-	}
+	})
 }
 
 // FixedKey returns a KeyFunc that returns the same keys for every task, so that only one of these tasks runs at a time.
@@ -73,7 +77,7 @@ func FixedKey(keys ...string) KeyFunc {
 	if len(keys) == 0 || slices.Contains(keys, "") {
 		panic("middleware: FixedKey needs at least one key, and no empty one")
 	}
-	return func(context.Context, *asynq.Task) ([]string, error) { return keys, nil }
+	return taskrun.KnownEarly(func(context.Context, *asynq.Task) ([]string, error) { return keys, nil })
 }
 
 // keysOf returns the keys of a task, or a [KeyError].

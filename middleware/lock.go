@@ -136,6 +136,7 @@ func LockOn(on *taskrun.Server, opts Options) (asynq.MiddlewareFunc, error) {
 		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Limits.Age, requeue.Queue
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
+	l.early = taskrun.IsKnownEarly(opts.Key)
 	l.colocated = l.engine().Colocates(locks.Colocated(opts.Locker))
 	l.reported().CountSlots(l.SlotBudget.inUse)
 	return func(next asynq.Handler) asynq.Handler {
@@ -158,6 +159,7 @@ type lock struct {
 	SlotBudget *slotBudget     // of the server
 	watcher    locking.Watcher // nil if the locker does not notify of releases
 	colocated  bool            // the locks can be taken and released with the tasks
+	early      bool            // the keys of a task are known before its run
 	backend    string          // of the locker, for the observer
 	toQueue    string          // the queue in which tasks wait; "" for their own queue
 	opts       locking.Options

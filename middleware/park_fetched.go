@@ -78,6 +78,25 @@ func (l *lock) Wait() colocated.Wait {
 	return wait
 }
 
+// Keys returns what finds the keys of a task before its run; nil if its key function may be called in the run alone.
+func (l *lock) Keys() func(*asynq.Task) []string {
+	if !l.early {
+		return nil
+	}
+	return l.keysBefore
+}
+
+// keysBefore returns the keys of a task before its run; none if the run has to say what is wrong.
+func (l *lock) keysBefore(task *asynq.Task) (keys []string) {
+	defer func() {
+		if recover() != nil {
+			keys = nil
+		}
+	}()
+	keys, _ = keysOf(context.Background(), l.Key, task, l.limits)
+	return keys
+}
+
 // Parked notes tasks that were parked in this way.
 func (l *lock) Parked(f line.Refused, places []line.Parked) {
 	held, ok := errors.AsType[*locking.HeldError](f.Held)

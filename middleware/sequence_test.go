@@ -15,7 +15,6 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
-	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -39,7 +38,7 @@ type scene struct {
 	inside  int
 	overlap int
 	ran     []delayqueue.Task
-	attempt func(ctx context.Context, id string) // called before each attempt to take the key
+	attempt func(ctx context.Context, id string) // called before each run asks for the key
 
 	cancelled <-chan struct{} // not nil: closed when the run that the test is about has been cancelled
 }
@@ -66,15 +65,15 @@ func newScene(t *testing.T, client redis.UniversalClient, name string, queues ..
 	strategy := parkAlways()
 	strategy.Delay = time.Hour
 	opts := l.options(strategy)
-	opts.Locker = lockerFunc(func(ctx context.Context, keys []string, o locking.Options) (*locking.Lease, error) {
+	opts.Key = func(ctx context.Context, _ *asynq.Task) ([]string, error) {
 		l.mu.Lock()
 		before := l.attempt
 		l.mu.Unlock()
-		if before != nil {
-			before(ctx, o.Label[strings.LastIndexByte(o.Label, '/')+1:])
+		if id, ok := asynq.GetTaskID(ctx); ok && before != nil {
+			before(ctx, id)
 		}
-		return l.locker.Acquire(ctx, keys, o)
-	})
+		return []string{l.key}, nil
+	}
 	l.server = l.serve(opts, asynq.Config{
 		Concurrency: 4, Queues: weights, DelayedTaskCheckInterval: 100 * time.Millisecond,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Duration(l.retryIn.Load()) }, // of tasks that fail
@@ -155,7 +154,7 @@ func (l *scene) runs() []delayqueue.Task {
 	return slices.Clone(l.ran)
 }
 
-// before has f called before each attempt to take the key.
+// before has f called before each run asks for the key.
 func (l *scene) before(f func(ctx context.Context, id string)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

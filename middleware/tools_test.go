@@ -27,7 +27,7 @@ func (l *scene) cancel(ctx context.Context, id string) {
 	}
 }
 
-// cancelAt has the n-th attempt of a task from now on cancelled before it asks for the key.
+// cancelAt has the n-th run of a task from now on cancelled before it asks for the key.
 func (l *scene) cancelAt(t delayqueue.Task, n int) {
 	var mu sync.Mutex
 	cancelled := make(chan struct{})

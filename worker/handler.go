@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -22,7 +23,8 @@ type Handler[T any] struct {
 
 	// Keys returns the business keys of a payload; make them with [middleware.Key]. They are locked together or not at
 	// all. The task is archived if there is no key or an empty one, or if there are several keys and the Strategy keeps
-	// an order.
+	// an order. Keys and Decode are called before the run of a task, too, so that the locks of all tasks of a fetch are taken
+	// in one call: let them depend on the task alone.
 	Keys func(payload T) []string
 
 	// Decode decodes the payload of a task; from JSON when nil. If it fails, the task is archived.
@@ -72,13 +74,16 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 			})))
 	}
 	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold,
-		func(ctx context.Context, task *asynq.Task) (keys []string, err error) {
-			payload, _ := ctx.Value(payloadKey{}).(*T)
-			if *payload, err = h.decode(task); err != nil {
+		taskrun.KnownEarly(func(ctx context.Context, task *asynq.Task) ([]string, error) {
+			payload, err := h.decode(task)
+			if err != nil {
 				return nil, err
 			}
-			return h.Keys(*payload), nil
-		})
+			if run, ok := ctx.Value(payloadKey{}).(*T); ok {
+				*run = payload
+			}
+			return h.Keys(payload), nil
+		}))
 	if err != nil {
 		return fmt.Errorf("worker: handler of %q: %w", taskType, err)
 	}

@@ -176,7 +176,7 @@ func becomeUndecodable(t *testing.T, decode func() (string, error)) {
 	w, m := virtual(t, Config{
 		Strategy: middleware.Requeue{Delay: time.Hour},
 		Observer: func(_ context.Context, e middleware.Event) {
-			if e.Kind == middleware.Ended {
+			if e.Kind == middleware.Parked {
 				parked <- e.Task.ID
 			}
 		},

@@ -43,6 +43,8 @@ type Options struct {
 	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
 	// parked once that is done. When nil, asynq gets all tasks.
 	Park func(f Fetched, parked func()) bool
+	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
+	KeysIn func(message string) string
 	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
 	Parking *Parking
 	// Beside is looked at by the looks of the server while it is idle, unless the client has several nodes.
@@ -94,7 +96,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
-			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park, Parking: opts.Parking,
+			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, KeysIn: opts.KeysIn, Park: opts.Park, Parking: opts.Parking,
 		}),
 	}
 	c.bell = newBell(client, opts)

@@ -15,6 +15,7 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
 	opts.Park = (*tasks)(e).parkFetched
 	if e.locks != nil {
+		opts.KeysIn = e.parkers.keysIn
 		opts.Parking = e.parkingAtFetch()
 	}
 	opts.Background = func(limit time.Duration, do func(context.Context)) bool {

@@ -3,12 +3,14 @@ package line
 import (
 	"time"
 
+	"github.com/hibiken/asynq"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
 const (
 	typeField         = 1
+	payloadField      = 2
 	queueField        = 4
 	retryField        = 5
 	retriedField      = 6
@@ -17,6 +19,7 @@ const (
 	deadlineField     = 9
 	uniqueField       = 10
 	lastFailedAtField = 11
+	headersField      = 15
 )
 
 // varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
@@ -71,6 +74,35 @@ func OutlineOf(message string) Outline {
 // deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be
 // read.
 func deadlineOf(message string) int64 { return max(varintOf(message, deadlineField), 0) }
+
+// taskIn returns the task of a message with its type, payload and headers, as a handler gets them; nil if the message
+// cannot be read.
+func taskIn(message string) *asynq.Task {
+	var kind string
+	var payload []byte
+	var headers map[string]string
+	if !eachField(message, func(field protowire.Number, wire protowire.Type, found []byte) {
+		if wire != protowire.BytesType {
+			return
+		}
+		value, _ := protowire.ConsumeBytes(found)
+		switch field {
+		case typeField:
+			kind = string(value)
+		case payloadField:
+			payload = value
+		case headersField:
+			if headers == nil {
+				headers = map[string]string{}
+			}
+			entry := string(value)
+			headers[textOf(entry, 1)] = textOf(entry, 2)
+		}
+	}) {
+		return nil
+	}
+	return asynq.NewTaskWithHeaders(kind, payload, headers)
+}
 
 // failed returns the message of a task that has failed once more. Readers of protobuf use the last value of a field
 // that occurs twice.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/colocated"
 )
@@ -26,6 +28,9 @@ type Parker interface {
 	ParkFetched(r *Run, f Refused) bool
 	// Wait says which tasks the script that fetches them parks without asking, and how.
 	Wait() colocated.Wait
+	// Keys returns a function that returns the keys of a task before its run, none if the run has to say; nil if they are
+	// never known before.
+	Keys() func(*asynq.Task) []string
 	// Parked is told of tasks that were parked so, which differ in their IDs and places. All of them have been refused for
 	// the first time.
 	Parked(f Refused, places []Parked)
@@ -37,9 +42,10 @@ type parkers struct{ byType sync.Map }
 // noParker is that of a type that has several.
 type noParker struct{}
 
-func (noParker) ParkFetched(*Run, Refused) bool { return false }
-func (noParker) Wait() (none colocated.Wait)    { return none }
-func (noParker) Parked(Refused, []Parked)       {}
+func (noParker) ParkFetched(*Run, Refused) bool   { return false }
+func (noParker) Wait() (none colocated.Wait)      { return none }
+func (noParker) Keys() func(*asynq.Task) []string { return nil }
+func (noParker) Parked(Refused, []Parked)         {}
 
 // learn notes the Parker of a type, and returns the one that counts. A type whose handlers have different ones has none.
 func (p *parkers) learn(kind string, parker Parker) Parker {
@@ -48,6 +54,19 @@ func (p *parkers) learn(kind string, parker Parker) Parker {
 		p.byType.Store(kind, parker)
 	}
 	return parker
+}
+
+// keysIn returns the keys of a task by its message, encoded; "" if they are not known.
+func (p *parkers) keysIn(message string) string {
+	parker := p.of(textOf(message, typeField))
+	if parker == nil {
+		return ""
+	}
+	find, t := parker.Keys(), taskIn(message)
+	if find == nil || t == nil {
+		return ""
+	}
+	return encoded(find(t))
 }
 
 // of returns the Parker of a type, or nil.

@@ -25,15 +25,18 @@ var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 type holds struct {
 	*solo
 	wait   colocated.Wait
-	ran    chan string      // IDs of the tasks that its handler was given
-	parked chan line.Parked // those that the script has parked
-	calls  chan int         // and how many at a time
-	park   bool             // it parks those that the script leaves to it
-	left   chan line.Parked // which it has
+	find   func(*asynq.Task) []string // the keys of those that have no record
+	ran    chan string                // IDs of the tasks that its handler was given
+	parked chan line.Parked           // those that the script has parked
+	calls  chan int                   // and how many at a time
+	park   bool                       // it parks those that the script leaves to it
+	left   chan line.Parked           // which it has
 }
 
 // It is the Parker of the tasks.
 func (h *holds) Wait() colocated.Wait { return h.wait }
+
+func (h *holds) Keys() func(*asynq.Task) []string { return h.find }
 
 func (h *holds) ParkFetched(r *line.Run, _ line.Refused) bool {
 	if h.park {
@@ -90,13 +93,15 @@ func (h *holds) hold(key string, ttl time.Duration) {
 	h.OK(h.Client.Set(h.Context(), "railtoken:lock:{"+key+"}", "another/1/x", ttl).Err())
 }
 
-// record enqueues a task with its keys.
+// record enqueues a task with its keys, or without a record if there are none.
 func (h *holds) record(id, keys string, opts ...asynq.Option) line.Task {
 	h.Helper()
 	opts = append(opts, asynq.TaskID(id), asynq.ProcessIn(time.Hour))
 	info, err := h.Tasks.Enqueue(asynq.NewTask("test", []byte(id)), opts...)
 	h.OK(err)
-	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, "railtoken:keys", keys).Err())
+	if keys != "" {
+		h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, "railtoken:keys", keys).Err())
+	}
 	h.OK(h.Inspect.RunTask("default", id))
 	return line.Task{Queue: info.Queue, ID: id}
 }

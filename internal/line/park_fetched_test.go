@@ -28,6 +28,7 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 		opts   []asynq.Option
 		before int  // how many wait
 		alone  bool // no other task is parked with it
+		found  bool // their keys were not recorded: the server finds them
 	}{
 		"no other waits":                {},
 		"behind others":                 {before: 20},
@@ -35,6 +36,7 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 		"with a deadline":               {opts: []asynq.Option{asynq.Deadline(late)}},
 		"with all fields":               {opts: []asynq.Option{asynq.Unique(time.Minute), asynq.Deadline(late), asynq.Retention(time.Hour), asynq.MaxRetry(300)}},
 		"the only one that was fetched": {alone: true},
+		"with keys that were found":     {before: 3, found: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,13 +51,16 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 					h.OK(h.Client.PExpire(ctx, unique, 30*time.Second).Err())
 				}
 			}
-			h := newHolds(t, anyWait)
+			h, keys := newHolds(t, anyWait), "k"
+			if tt.found {
+				h.find, keys = func(*asynq.Task) []string { return []string{"k"} }, ""
+			}
 			ids := []string{"x", "y"} // the first of a call, and one behind it
 			if tt.alone {
 				ids = ids[:1]
 			}
 			for _, id := range ids {
-				h.record(id, "k", tt.opts...)
+				h.record(id, keys, tt.opts...)
 				prepare(h.solo, id)
 			}
 			h.fetch()
@@ -109,6 +114,9 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 			}
 			if n := len(h.ran); n > 0 {
 				t.Errorf("%d tasks have run", n)
+			}
+			if n := h.Client.LLen(t.Context(), "asynq:{default}:active").Val() + h.Client.ZCard(t.Context(), "asynq:{default}:lease").Val(); n > 0 {
+				t.Errorf("%d are still active, or leased", n)
 			}
 		})
 	}

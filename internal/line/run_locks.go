@@ -23,11 +23,12 @@ func (e *Engine) Colocates(locks colocated.Locks) bool {
 
 // Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
 // other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free, and
-// otherwise the Parker decides about them.
+// otherwise the Parker decides about them. Tasks without a record count if the Parker knows their keys.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker) {
 	switch {
-	case r == nil || r.recorded == "" || r.queue.locks == nil:
-	case r.recorded == encoded(keys):
+	case r == nil || r.queue.locks == nil:
+	case r.recorded == "" && parker.Keys() == nil:
+	case r.recorded == "", r.recorded == encoded(keys):
 		wait := r.queue.parkers.learn(kind, parker).Wait()
 		wait.Order = parker.Wait().Order
 		r.queue.types.Learn(kind, ttl, wait)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
@@ -87,8 +88,9 @@ func (parksAll) ParkFetched(r *Run, _ Refused) bool {
 	return true
 }
 
-func (parksAll) Wait() (none colocated.Wait) { return none }
-func (parksAll) Parked(Refused, []Parked)    {}
+func (parksAll) Keys() func(*asynq.Task) []string { return nil }
+func (parksAll) Wait() (none colocated.Wait)      { return none }
+func (parksAll) Parked(Refused, []Parked)         {}
 
 // The Engine is closed while a task is to be parked, and another fetch removes the runs that are over.
 func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {

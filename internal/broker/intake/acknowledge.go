@@ -219,7 +219,7 @@ func (in *Intake) fetchWithAcks(int) pipeline.Share {
 		switch {
 		case n == 0:
 		case !unanswered(err):
-			_, _ = f.answered(reply, err) // the next Fetch meets the error
+			_, _ = f.answered(reply, err, f.admitLater) // the next Fetch meets the error
 		default:
 			in.repeat(func(ctx context.Context) error {
 				_, err := f.recall(ctx)

@@ -50,7 +50,7 @@ func (in *Intake) fetch(names []string, most int) fetch {
 
 // answered notes the tasks that a reply has. It reports whether there may be others behind some that were parked or are
 // being parked.
-func (f *fetch) answered(reply any, err error) (more bool, _ error) {
+func (f *fetch) answered(reply any, err error, admit func([]Task) bool) (more bool, _ error) {
 	var g got
 	if err == nil {
 		g, err = f.read(reply)
@@ -61,7 +61,12 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if g.more {
 		f.in.slots.arrive()
 	}
-	return f.in.came(f.most, g.tasks, f.sent) || g.more, err
+	found, others := f.in.find(f, g.tasks)
+	more = f.in.came(f.most-len(found), others, f.sent) || g.more
+	if len(found) > 0 {
+		more = admit(found) || more
+	}
+	return more, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
@@ -73,7 +78,7 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	if passes(err) {
 		return false, err
 	}
-	more, _ = f.answered(reply, err)
+	more, _ = f.answered(reply, err, f.admit)
 	return more, nil
 }
 
@@ -108,7 +113,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	f := in.fetch(in.namesFor(queue), n)
 	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
-		return f.answered(reply, err)
+		return f.answered(reply, err, f.admit)
 	}
 	var others atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {

@@ -19,6 +19,8 @@ var (
 	grantSource string
 	//go:embed lua/fetch.lua
 	fetchSource string
+	//go:embed lua/admit_found.lua
+	admitFoundSource string
 	//go:embed lua/recall.lua
 	recallSource string
 	//go:embed lua/ack.lua
@@ -72,6 +74,7 @@ type Task struct {
 	Recorded string
 	Taken    *colocated.Taken
 	Refused  *colocated.Refused
+	found    bool // Recorded was found in the message
 }
 
 // Options configures an [Intake].
@@ -91,6 +94,9 @@ type Options struct {
 	Locks colocated.Locks
 	Types *colocated.Types
 	Freed func(keys []string)
+	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
+	// When nil, only recorded keys are taken with tasks. It must be quick.
+	KeysIn func(message string) string
 	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
 	// that is done. When nil, asynq gets all tasks.
 	Park func(t Task, parked func()) bool
@@ -113,11 +119,13 @@ type Intake struct {
 	locks    colocated.Locks
 	types    *colocated.Types
 	freed    func(keys []string)
+	keysIn   func(message string) string
 	park     func(t Task, parked func()) bool
 	parking  *Parking
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
+	admitScript  *pipeline.Script
 	ackScripts   sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
@@ -135,9 +143,10 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
-		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
+		locks: opts.Locks, types: opts.Types, freed: opts.Freed, keysIn: opts.KeysIn, park: opts.Park,
 		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
+		admitScript:  pipeline.NewScript(opts.Parking.source(admitFoundSource)),
 	}
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)

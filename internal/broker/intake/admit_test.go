@@ -1,0 +1,167 @@
+package intake_test
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// finder is an Intake whose tasks have no recorded keys: their IDs are their keys.
+type finder struct {
+	*intake.Intake
+	single *locking.Single
+	admin  *redis.Client
+	proxy  *redistest.Proxy
+}
+
+func newFinder(t *testing.T, tasks int, keysIn func(id string) string) *finder {
+	t.Helper()
+	server := redistest.Start(t)
+	f := &finder{admin: server.Client(t), proxy: redistest.NewProxy(t, server.Addr())}
+	client := server.Client(t, func(o *redis.Options) { o.Addr, o.ReadTimeout = f.proxy.Addr(), 300*time.Millisecond })
+	var err error
+	if f.single, err = locking.NewSingle(client, locking.SingleOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.single.Close() })
+	enqueue(t, f.admin, "default", tasks)
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	f.Intake = intake.New(client, intake.Options{
+		Slots: tasks, Locks: locks.Colocated(f.single), Types: &types, KeysIn: func(message string) string {
+			for i := range tasks {
+				if id := "default" + string(rune('0'+i)); strings.Contains(message, id) {
+					return keysIn(id)
+				}
+			}
+			return ""
+		},
+	})
+	return f
+}
+
+// all takes so many tasks that were fetched, in any order.
+func (f *finder) all(t *testing.T, n int) map[string]intake.Task {
+	t.Helper()
+	tasks := map[string]intake.Task{}
+	for len(tasks) < n {
+		task, ok := f.Take()
+		if !ok {
+			redistest.Receive(t, f.Arrived(), patience)
+			continue
+		}
+		tasks[task.ID] = task
+	}
+	return tasks
+}
+
+// locked returns the locks that are there.
+func (f *finder) locked(t *testing.T) []string {
+	t.Helper()
+	return f.admin.Keys(t.Context(), "railtoken:lock:{default?}").Val()
+}
+
+func TestKeysFoundInTasksAreLockedBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 4, func(id string) string {
+		switch id {
+		case "default2":
+			return "" // its run has to say
+		case "default3":
+			return "default1"
+		}
+		return id
+	})
+	if _, err := f.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	tasks := f.all(t, 4)
+	for id, want := range map[string]struct{ taken, refused bool }{
+		"default0": {taken: true}, "default1": {taken: true}, "default2": {}, "default3": {refused: true},
+	} {
+		if got := tasks[id]; (got.Taken != nil) != want.taken || (got.Refused != nil) != want.refused {
+			t.Errorf("%s came with %+v and %+v, want %+v", id, got.Taken, got.Refused, want)
+		}
+	}
+	if got := f.locked(t); len(got) != 2 {
+		t.Errorf("locked are %v", got)
+	}
+}
+
+func TestAKeyFunctionThatEndsItsGoroutineLosesNoTask(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 3, func(id string) string {
+		if id == "default1" {
+			runtime.Goexit()
+		}
+		return id
+	})
+	if _, err := f.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	if tasks := f.all(t, 3); tasks["default0"].Taken == nil || tasks["default1"].Taken != nil {
+		t.Errorf("the tasks are %+v", tasks)
+	}
+}
+
+// isAdmission reports whether a request is the call that takes the locks of keys that were found.
+func isAdmission(request []byte) bool { return bytes.Contains(request, []byte("}:admitted:")) }
+
+func TestALostReplyOfAnAdmissionTakesEachLockOnce(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 4, func(id string) string { return id })
+	var cut atomic.Int32
+	f.proxy.Cut(func(request, _ []byte) bool { return isAdmission(request) && cut.Add(1) <= 3 })
+	if _, err := f.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	tasks := f.all(t, 4)
+	if cut.Load() < 3 {
+		t.Fatalf("only %d replies were cut", cut.Load())
+	}
+	for id, task := range tasks {
+		if task.Taken == nil {
+			t.Errorf("%s came without its lock, which is held by %q", id, f.admin.Get(t.Context(), "railtoken:lock:{"+id+"}").Val())
+			continue
+		}
+		if owner := f.admin.Get(t.Context(), "railtoken:lock:{"+id+"}").Val(); owner != task.Taken.Owner {
+			t.Errorf("%s holds its lock as %q, Redis says %q", id, task.Taken.Owner, owner)
+		}
+	}
+}
+
+// The first attempt at an admission hangs somewhere, is sent again, and arrives when the tasks have ended: nobody would release
+// what it takes.
+func TestAnAdmissionThatComesLateTakesNoLock(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 2, func(id string) string { return id })
+	var first atomic.Bool
+	held := f.proxy.Hold(func(request []byte) bool { return isAdmission(request) && first.CompareAndSwap(false, true) })
+	if _, err := f.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for id, task := range f.all(t, 2) {
+		if task.Taken == nil {
+			t.Fatalf("%s came without its lock", id)
+		}
+		task.Taken.Release(nil).Run(ctx, false) // its handler has released it, and goes on
+	}
+	if got := f.locked(t); len(got) != 0 {
+		t.Fatalf("locked are %v", got)
+	}
+	held.Deliver()
+	if got := f.locked(t); len(got) != 0 {
+		t.Errorf("the late call has locked %v", got)
+	}
+}
