@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -86,6 +87,10 @@ func TestAFetchAdmitsTheHeadAlone(t *testing.T) {
 				row.becomes(r, first)
 				if got := r.fetchNext("next", order); got != want {
 					t.Errorf("the next: %s; want: %s", got, want)
+				}
+				entry := r.task("next").Entry()
+				if at := r.Client.ZScore(t.Context(), line.SequenceKey(r.key("k")), entry).Val(); want == admitted && at == math.Floor(at) {
+					t.Errorf("its place %f does not say that it has begun: a worker that dies with it counts as no failure", at)
 				}
 				watched := r.Client.ZScore(t.Context(), r.index()+":owed", r.registry("k")).Err() == nil
 				if failed := strict && name == "it has failed"; watched != failed {

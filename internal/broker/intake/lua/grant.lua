@@ -114,12 +114,9 @@ local function lock(message, recorded, key, id, number, at)
   local ok, counters = pcall(acquire, names, 1, n, owner, ttl, fence_ttl, proposal, 0, block)
   if not ok or not counters or type(counters) == 'table' and counters.err then -- they cannot be had
     return false
-  elseif type(counters) == 'number' then
-    return {counters}
-  elseif counters[1] == 0 then
-    return counters
   end
-  if place then
+  counters = type(counters) == 'table' and counters or {counters}
+  if place and counters[1] ~= 0 then
     begin(unpack(place))
   end
   return counters
