@@ -22,11 +22,13 @@ end
 -- enlist(task, sequence, how) notes the sequence of a task before the task joins it. Returns {the task's state or '', 1 when
 -- an entry that is there must be that of an earlier enqueue; 0 when it is the task's; -1 when a producer has nothing to add,
 -- because the task is gone or in another sequence}. A producer says 'joined', and is not the first when the task has run
--- meanwhile.
-local function enlist(task, sequence, how)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:waiters')
-  local state, mark = found[1] or '', found[2]
-  local mine = belongs(mark, found[3], sequence)
+-- meanwhile. On one node, state, mark and waiters are what the caller has read.
+local function enlist(task, sequence, how, state, mark, waiters)
+  if not state then
+    state, mark, waiters = unpack(redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:waiters'))
+    state = state or ''
+  end
+  local mine = belongs(mark, waiters, sequence)
   local fresh = not mine or mark == sequence .. ' enqueued'
   if how == 'joined' then
     if mark ~= sequence .. ' enqueued' then

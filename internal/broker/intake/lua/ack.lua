@@ -23,6 +23,9 @@
 -- Runs that done.lua ends, by the key of asynq's count of the day.
 local days = {}
 
+-- The names of the hashes of tasks that have ended so, which are deleted.
+local deleted = {}
+
 local function acknowledge(KEYS, ARGV)
 --SCRIPT--
 end
@@ -170,6 +173,9 @@ end
 for day, d in pairs(days) do
   pcall(calls, 'ZREM', d.ids, d.lease)
   pcall(calls, 'DEL', d.tasks)
+  for _, task in ipairs(d.tasks) do
+    deleted[task] = true
+  end
   local counted, n = pcall(call, 'INCRBY', day, #d.ids)
   if counted and n == #d.ids then
     call('EXPIREAT', day, d.expiry)
@@ -226,7 +232,7 @@ for _, a in ipairs(acks) do
   if a.parked > 0 then
     load()
     if a.left and leaveWaiters then
-      pcall(leaveWaiters, a.task, a.left)
+      pcall(leaveWaiters, a.task, a.left, deleted[a.task])
     end
   end
 end
@@ -257,8 +263,7 @@ if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
 end
 for _, each in ipairs(lists) do
   for _, task in ipairs(each[2]) do
-    local ok, state = pcall(call, 'HGET', task, 'state')
-    if not ok or state ~= 'active' then
+    if not granted[task] then
       each[1][3] = each[1][3] + 1
     end
   end

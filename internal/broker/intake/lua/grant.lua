@@ -69,33 +69,33 @@ local function load()
   end
 end
 
--- first(order, recorded, queue key, id, at) returns the place of a task that is the first of its sequence, and nil and the
+-- first(order, found, queue key, id, at) returns the place of a task that is the first of its sequence, and nil and the
 -- refusal if another is, or nil if its run has to look.
-local function first(order, recorded, key, id, at)
+local function first(order, found, key, id, at)
   load()
-  if not admit or string.find(recorded, ' ', 1, true) then
+  if not admit or string.find(found[6], ' ', 1, true) then
     return nil
   end
   local queue = string.match(key, '^asynq:{(.*)}:')
-  return admit(hashOf(key, id), #queue .. ':' .. queue .. id, recorded, order, tonumber(ARGV[at + 9]))
+  return admit(hashOf(key, id), #queue .. ':' .. queue .. id, found[6], order, tonumber(ARGV[at + 9]), found[9], found[7])
 end
 
--- lock(message, recorded, queue key, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
--- none. It returns the counters of the keys; what acquire does if one is held; or false.
-local function lock(message, recorded, key, id, number, at)
+-- lock(found, queue key, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or none. It
+-- returns the counters of the keys; what acquire does if one is held; or false.
+local function lock(found, key, id, number, at)
   local types = ARGV[at + 3]
-  local kind = types ~= '' and kindOf(message)
+  local kind = types ~= '' and kindOf(found[1])
   local ttl = kind and ttlOf(types, kind)
   if not ttl then
     return false
   end
   local order, place = orders[kind], nil
   if order then
-    local ok, found, refusal = pcall(first, order, recorded, key, id, at)
-    if not ok or not found then
+    local ok, admitted, refusal = pcall(first, order, found, key, id, at)
+    if not ok or not admitted then
       return ok and refusal or false
     end
-    place = found
+    place = admitted
   end
   local owner = ARGV[at + 4] .. string.format('%03d', number) .. ARGV[at + 5] .. kind .. '/' .. id
   if #owner > 500 then
@@ -103,7 +103,7 @@ local function lock(message, recorded, key, id, number, at)
   end
   local proposal, fence_ttl, block = ARGV[at + 6], ARGV[at + 7], tonumber(ARGV[at + 8])
   local names, n = {}, 0
-  for key in string.gmatch(recorded, '[^ ]+') do
+  for key in string.gmatch(found[6], '[^ ]+') do
     local name = 'railtoken:lock:{' .. key .. '}'
     if spared[name] then
       return false
@@ -147,10 +147,10 @@ end
 
 -- read(task) returns what the hash of a task has: its message; what is recorded of its waiting, which is false for a task
 -- that has not waited: retry count, conflicts, first conflict (us), and when it was woken (us); the recorded keys; the
--- waiters that it is among, or was woken from; and whether these are those of no lock.
+-- waiters that it is among, or was woken from; whether these are those of no lock; and its sequence.
 local function read(task)
   return call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken',
-    'railtoken:keys', 'railtoken:waiters', 'railtoken:own')
+    'railtoken:keys', 'railtoken:waiters', 'railtoken:own', 'railtoken:sequence')
 end
 
 -- waited(found) returns whether a task has waited.
@@ -168,6 +168,9 @@ local function tell(reply, queue, id, number, found, counters, run)
   reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5], run), found[8] ~= '1' and found[7]} or false
   reply[n + 6], reply[n + 7] = found[6], counters
 end
+
+-- The tasks that this call has granted, by the names of their hashes.
+local granted = {}
 
 -- Leases of asynq that are to be noted: their ends and the IDs of the tasks, by the key of the queue's leases.
 local leases = {}
@@ -310,7 +313,7 @@ local function grant(reply, first, most, at)
     if suits(group, queue, message) and not group.alone then
       counters = group.counters
     else
-      counters = recorded and lock(message, recorded, KEYS[k], id, i, at)
+      counters = recorded and lock(found, KEYS[k], id, i, at)
     end
     room = room - (message and #message or 0)
     local held = counters and counters[1] == 0
@@ -322,15 +325,16 @@ local function grant(reply, first, most, at)
         return
       end
     else
+      local fields = {'state', 'active', 'pending_since', name .. i}
       if before then
-        call('HSET', task, 'state', 'active', 'pending_since', name .. i, 'msg', before)
-      else
-        call('HSET', task, 'state', 'active', 'pending_since', name .. i)
+        fields[5], fields[6] = 'msg', before
       end
-      tell(reply, queue, id, i, found, counters)
       if found[5] and tonumber(found[5]) then
-        call('HSET', task, 'railtoken:woken', name .. i)
+        fields[#fields + 1], fields[#fields + 2] = 'railtoken:woken', name .. i
       end
+      call('HSET', task, unpack(fields))
+      granted[task] = true
+      tell(reply, queue, id, i, found, counters)
       if room <= 0 then
         return
       end

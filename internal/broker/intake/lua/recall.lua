@@ -17,7 +17,7 @@ for first = 1, #KEYS - 1, 4 do
     if run and string.sub(run, 1, #name) == name then
       call('ZADD', KEYS[first + 3], ARGV[3], id)
       local number, found = tonumber(string.sub(run, #name + 1)), read(task)
-      tell(reply, (first + 3) / 4, id, number, found, found[6] and lock(found[1], found[6], active, id, number, 1), run)
+      tell(reply, (first + 3) / 4, id, number, found, found[6] and lock(found, active, id, number, 1), run)
     end
   end
 end
