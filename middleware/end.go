@@ -13,7 +13,7 @@ import (
 func (r *run) ended(ctx context.Context, err error) error {
 	limit, atLimit := errors.AsType[*limitError](err)
 	if atLimit {
-		r.ordering.quit(ctx)
+		r.seq.quit(ctx)
 		r.endedIn(ctx, limit.conflict)
 		r.keepReason(ctx, limit.outcome)
 		return limit.outcome
@@ -23,7 +23,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	case ok && conflict.Outcome == Park && (r.order == BestEffort || !r.active.Overdue()):
 		// It is parked, and a release wakes it. Past its deadline, asynq may have ended the run before, and no longer runs
 		// its handler: then it gives up its position.
-	case r.ordering.returns(err):
+	case r.seq.returns(err):
 		// The task comes back and keeps its position.
 	default:
 		r.leave(ctx) // it will not release the key for which it was woken

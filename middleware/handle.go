@@ -21,7 +21,7 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 		locks.Forgive(ctx, r.Stopping, lease)
 	}
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
-	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))
+	lost := r.giveBack(ctx, lease, r.seq.stays(ctx, failed, err))
 	if errors.Is(lost, locking.ErrLost) && !lease.Committed() {
 		err = errors.Join(err, lost)
 	}

@@ -49,7 +49,6 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (taskrun.Item, *l
 		lock: r.lock, task: r.task, id: r.id, active: r.active, keys: keys, attempt: r.attempt, left: r.left,
 		firstAt: r.firstAt,
 	}
-	item.ordering = bestEffort{item}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	opts := item.options()

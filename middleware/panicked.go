@@ -17,8 +17,8 @@ func (r *run) abandon(ctx context.Context) {
 	r.stopWaiting(ctx, false)
 	switch {
 	case r.lease != nil:
-		_ = r.giveBackNow(ctx, r.lease, r.ordering.stays(ctx, true, nil))
-	case r.ordering.returns(errBroken):
+		_ = r.giveBackNow(ctx, r.lease, r.seq.stays(ctx, true, nil))
+	case r.seq.returns(errBroken):
 		// The task comes back and keeps its position.
 	default:
 		r.leave(ctx)

@@ -49,7 +49,7 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) line.ParkOptions 
 		Also: r.also, Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
-	r.ordering.park(&opts, d.OnLimit != nil)
+	r.seq.park(&opts, d.OnLimit != nil)
 	if r.RedisKeys != nil {
 		for _, key := range append([]string{held.Key}, r.also...) {
 			lock, mark := r.RedisKeys(key)
@@ -86,7 +86,7 @@ func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decisio
 func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	if !r.ordering.looksAgain(looking, key, p.Task) {
+	if !r.seq.looksAgain(looking, key, p.Task) {
 		return
 	}
 	opts := r.options()
@@ -95,7 +95,7 @@ func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	if err != nil {
 		return // the key is held, or its state is not known: the timer brings the task back
 	}
-	r.ordering.giveUp(ctx, lease)
+	r.giveUp(ctx, lease)
 }
 
 const (

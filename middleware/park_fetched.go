@@ -52,12 +52,10 @@ func (l *lock) parksFetched() (requeue Requeue, ok bool) {
 
 // fetched returns what stands for the run of a task that was refused when it was fetched.
 func (l *lock) fetched(active *line.Run, f line.Refused) *run {
-	r := &run{
+	return (&run{
 		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
 		left: f.Left, firstAt: time.Now(), refusals: 1,
-	}
-	r.ordering = r.orderingOf()
-	return r
+	}).inOrder()
 }
 
 // Wait lets the script that fetches a refused task park it behind another task that is parked on the key. The first one

@@ -32,7 +32,6 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	budget := &slotBudget{Waiting: 4, Slots: 8}
 	opts := Options{Locker: locker, Logger: slog.New(slog.DiscardHandler)}
 	r := &run{lock: &lock{Options: opts, Server: &taskrun.Server{Queue: queue}, SlotBudget: budget, notifyFor: taskrun.NotifyFor}, task: asynq.NewTask("test", nil), id: line.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
-	r.ordering = bestEffort{r}
 	for range 5 {
 		budget.standby.Parked("k", 3, 1)
 		r.lookAgain(t.Context(), "k", line.Parked{Task: r.id, Timer: time.Second})

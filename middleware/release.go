@@ -20,9 +20,10 @@ const wakeTimeout = 5 * time.Second
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
+	place, plan := r.becomes(stays)
 	if r.colocated && ctx.Err() == nil && r.active.Release(line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
-		Place: r.ordering.place(stays), Plan: r.ordering.wakes(stays),
+		Place: place, Plan: plan,
 		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
 			r.plan.woken = woken
@@ -31,7 +32,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 			}
 			var left line.Front
 			if !o.Scripted && !stays {
-				left = r.ordering.leave(after, lost != nil)
+				left = r.seq.leave(after, lost != nil)
 			}
 			r.wakeNext(after, lease, left, !stays, lost)
 			r.observeEnd(after, held, lossOf(lost))
@@ -50,7 +51,7 @@ func (r *run) giveBackNow(ctx context.Context, lease *locking.Lease, stays bool)
 	held := r.heldFor()
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.ShouldNotify() {
-		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
+		r.seq.wakeFirst(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
 	}
 	r.observeEnd(ctx, held, lost)
 	return lost
@@ -83,7 +84,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	}
 	var left line.Front
 	if leaving {
-		left = r.ordering.leave(ctx, lost != nil)
+		left = r.seq.leave(ctx, lost != nil)
 	}
 	err := lease.Release(ctx)
 	if loss := lossOf(err); loss != nil {
@@ -111,8 +112,13 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left line.Fron
 	if released != nil && !errors.Is(released, locking.ErrLost) {
 		r.warnOfKept(ctx, lease, released)
 	}
-	if r.Queue != nil {
-		r.ordering.wakeNext(ctx, lease, left, leaving)
+	switch {
+	case r.Queue == nil:
+	case r.seq != nil:
+		r.seq.wakeNext(ctx, lease, left, leaving)
+	default:
+		r.wakeWaiters(ctx, lease)
+		r.leaveNeedless(ctx)
 	}
 }
 

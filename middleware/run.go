@@ -19,14 +19,14 @@ import (
 // run is one run of one task, from its start to the error that asynq receives.
 type run struct {
 	*lock
-	task     *asynq.Task
-	id       line.Task
-	active   *line.Run // nil if the task cannot be parked
-	ordering ordering
-	keys     []string
-	also     []string // further keys of its items for which it is parked
-	attempt  int      // the task's retry count
-	left     int      // how many retries it has left
+	task    *asynq.Task
+	id      line.Task
+	active  *line.Run // nil if the task cannot be parked
+	seq     *sequence // nil without an order
+	keys    []string
+	also    []string // further keys of its items for which it is parked
+	attempt int      // the task's retry count
+	left    int      // how many retries it has left
 
 	withoutLock bool // it has no keys besides those of its items
 
@@ -62,7 +62,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
-	r.ordering = r.orderingOf()
+	r.inOrder()
 	if l.Queue != nil {
 		if r.active, err = l.engine().Run(id); err != nil {
 			return nil, err
@@ -103,8 +103,8 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.ordering.accepts(r.keys); err != nil {
-		return &KeyError{Type: r.task.Type(), Err: err}
+	if r.seq != nil && len(r.keys) != 1 {
+		return &KeyError{Type: r.task.Type(), Err: errOneKey}
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (r *run) observeTimer(ctx context.Context) {
 // leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
 // may have received, and removes the task from the sequence.
 func (r *run) leave(ctx context.Context) {
-	defer r.ordering.quit(ctx) // once the task is no longer parked
+	defer r.seq.quit(ctx) // once the task is no longer parked
 	if r.Queue == nil || !parks(r.Strategy) {
 		return
 	}
@@ -195,7 +195,7 @@ func (r *run) waitFor(ctx context.Context, held *locking.HeldError, d Decision, 
 		}
 	}
 	if err = ended(err); err != nil && lease != nil { // asynq has ended the run meanwhile
-		r.ordering.giveUp(context.WithoutCancel(ctx), lease)
+		r.giveUp(context.WithoutCancel(ctx), lease)
 		r.lease, lease = nil, nil
 	}
 	return lease, next, err
@@ -237,7 +237,7 @@ func (r *run) observeRefusal(ctx context.Context, held *locking.HeldError) {
 	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
 		r.reported().Conflict(held.Key)
 		r.observe(ctx,
-			&Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
+			&Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.seq.ahead(), Waited: r.waited()})
 	}
 }
 
@@ -250,7 +250,7 @@ func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
 	return Conflict{
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
 		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
-		Reserved: r.reserved == held.Key, Ahead: r.ordering.ahead(),
+		Reserved: r.reserved == held.Key, Ahead: r.seq.ahead(),
 	}
 }
 

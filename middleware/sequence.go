@@ -21,7 +21,8 @@ const recovererDelay = 5 * time.Second
 var errOneKey = errors.New("a task that runs in order must have exactly one key: " +
 	"let the key function return one key, such as what the keys have in common")
 
-// sequence is the ordering of tasks that run in the order in which they arrived (FIFO, StrictFIFO).
+// sequence is the place of a task that runs in the order in which the tasks of its key arrived (FIFO, StrictFIFO). It is nil
+// without an order.
 type sequence struct {
 	*run
 	at     time.Time // the position of the task
@@ -30,22 +31,28 @@ type sequence struct {
 	joined bool      // the task has joined the sequence in this run
 }
 
-func (r *sequence) accepts(keys []string) error {
-	if len(keys) != 1 {
-		return errOneKey
+// inOrder has a run keep the order of its middleware.
+func (r *run) inOrder() *run {
+	if r.order != BestEffort {
+		r.seq = &sequence{run: r}
 	}
-	return nil
+	return r
 }
 
-func (r *sequence) ahead() int { return r.before }
+// ahead returns how many tasks were before this one when it was last admitted or refused; 0 without a sequence.
+func (r *sequence) ahead() int {
+	if r == nil {
+		return 0
+	}
+	return r.before
+}
 
+// admit joins the sequence of the key and returns its first task as the holder of the key, or nil if this task is the
+// first, and may try to lock it.
 func (r *sequence) admit(ctx context.Context) (*locking.HeldError, error) {
-	return r.firstOther(ctx, false)
-}
-
-// firstOther joins the sequence of the key and returns its first task as the holder of the key, or nil if this task is
-// the first. locked says that the run holds the key.
-func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldError, error) {
+	if r == nil {
+		return nil, nil //nolint:nilnil // it may always try
+	}
 	for {
 		pos, err := r.join(ctx)
 		if err == nil {
@@ -63,7 +70,7 @@ func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldEr
 				r.watch(ctx)
 			}
 			if pos.FirstLost {
-				back, held := r.bringBack(ctx, pos.First, pos.FirstBegun, locked)
+				back, held := r.bringBack(ctx, pos.First, pos.FirstBegun, false)
 				if back {
 					continue
 				}
@@ -119,8 +126,10 @@ func notYet(key string, t line.Position, now time.Time) *locking.HeldError {
 	return &locking.HeldError{Key: key, Holder: h}
 }
 
+// stays reports whether a task keeps its position after its handler has returned err: it will run again, and no other task
+// may overtake it.
 func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
-	if !failed || r.active.Overdue() {
+	if r == nil || !failed || r.active.Overdue() {
 		return false
 	}
 	if errors.Is(ctx.Err(), context.Canceled) && (r.active.PutBack() || r.active == nil && r.isStopping()) {
@@ -132,25 +141,29 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.at) < r.maxAge/2)
 }
 
-func (r *sequence) place(stays bool) colocated.Place {
-	if stays {
-		return colocated.Stays
+// becomes returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves, and how
+// many tasks it wakes.
+func (r *run) becomes(stays bool) (colocated.Place, func(key string) int) {
+	switch {
+	case r.seq == nil:
+		return colocated.NoPlace, r.planWake
+	case stays:
+		return colocated.Stays, func(string) int { return 0 }
 	}
-	return colocated.Leaves
+	return colocated.Leaves, func(string) int { return 1 }
 }
 
-func (*sequence) wakes(stays bool) func(string) int {
-	return func(string) int {
-		if stays {
-			return 0
-		}
-		return 1
-	}
+// returns reports whether a task keeps its position after its run has ended with err before it had its keys.
+func (r *sequence) returns(err error) bool {
+	return r != nil && r.comesBack(err) && !r.active.Overdue()
 }
 
-func (r *sequence) returns(err error) bool { return r.comesBack(err) && !r.active.Overdue() }
-
+// leave gives up the position of a task that has ended. It is called before the keys are released, so that the next holder
+// finds that it is the first.
 func (r *sequence) leave(ctx context.Context, lost bool) line.Front {
+	if r == nil {
+		return line.Front{}
+	}
 	left := r.remove(ctx, r.id, r.keys[0])
 	if left.Lost && !lost {
 		_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
@@ -158,22 +171,51 @@ func (r *sequence) leave(ctx context.Context, lost bool) line.Front {
 	return left
 }
 
+// park adds what the order requires to the options of parking; limited says that a limit on waiters ends the wait.
 func (r *sequence) park(opts *line.ParkOptions, limited bool) {
+	if r == nil {
+		return
+	}
 	opts.InOrder, opts.Ahead = true, max(r.before-1, 0) // the first of the sequence waits for no other task
 	if !limited {
 		opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has a position in the sequence, and must be found there
 	}
 }
 
+// looksAgain reports whether a task that has just been parked may check again whether its key is free.
 func (r *sequence) looksAgain(ctx context.Context, key string, t line.Task) bool {
+	if r == nil {
+		return true
+	}
 	pos, err := r.engine().Join(ctx, t, key, line.JoinOptions{At: r.at, Strict: r.order == StrictFIFO})
 	return err == nil && pos.Ahead == 0
 }
 
-func (r *sequence) giveUp(ctx context.Context, lease *locking.Lease) {
+// giveUp releases a key that was locked only to check that it is free, and wakes the next task.
+func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
+	if r.seq == nil {
+		r.giveUpKeys(ctx, lease)
+		return
+	}
 	if err := lease.Release(ctx); err != nil {
 		r.warnOfKept(ctx, lease, err)
 		return
 	}
-	r.wakeFirst(ctx)
+	r.seq.wakeFirst(ctx)
+}
+
+// leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
+func (r *run) leaveNeedless(ctx context.Context) {
+	for _, key := range r.keys {
+		if line.EnqueuedFor(r.id, key, r.task.Headers()) {
+			r.remove(ctx, r.id, key)
+		}
+	}
+}
+
+// remove removes a task from the sequence of a key, and returns the next tasks.
+func (r *run) remove(ctx context.Context, t line.Task, key string) line.Front {
+	left, _ := retry(ctx, r, "a task could not leave the sequence of its key; those behind it wait until it is gone",
+		func(ctx context.Context) (line.Front, error) { return r.engine().Remove(ctx, t, key) })
+	return left
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
+// wakeNext wakes the next tasks after a release. left is what leave has returned; leaving is false for a task that stays.
 func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool) {
 	if !leaving {
 		r.watch(ctx) // others may have been parked behind it
@@ -44,10 +45,9 @@ func (r *sequence) watch(ctx context.Context) {
 	}
 }
 
-func (r *sequence) wakeAgain(ctx context.Context) { r.wakeFirst(ctx) }
-
+// quit gives up the position of a task that ends without its keys, and wakes the next task.
 func (r *sequence) quit(ctx context.Context) {
-	if len(r.keys) != 1 {
+	if r == nil || len(r.keys) != 1 {
 		return
 	}
 	left := r.remove(ctx, r.id, r.keys[0])

@@ -30,7 +30,7 @@ func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldErro
 		r.lease = lease
 		return lease, nil, nil
 	}
-	if held, err := r.ordering.admit(ctx); held != nil || err != nil {
+	if held, err := r.seq.admit(ctx); held != nil || err != nil {
 		return nil, held, err
 	}
 	return r.try(ctx)
