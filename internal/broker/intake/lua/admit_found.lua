@@ -18,21 +18,24 @@ elseif call('EXISTS', mark) == 1 then
 end
 local reply, n, name = {}, 0, ARGV[1] .. '.'
 for at = 13, #ARGV, 5 do
-  local queue, id, number, recorded, kind = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local queue, id, number, recorded, head = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local k = 4 * queue - 3
   local task = hashOf(KEYS[k], id)
-  local run = call('HMGET', task, 'pending_since', 'state')
-  local counters = false
+  local run, counters = call('HMGET', task, 'pending_since', 'state'), false
   if run[1] == name .. number and run[2] == 'active' then
+    local kind = kindOf(head)
+    ttlOf(ARGV[4], kind)
+    local found = orders[kind] and read(task) or {head}
+    found[6] = recorded
     local group = groups[recorded]
-    if suits(group, queue, kind) and not group.alone then
+    if suits(group, queue, head) and not group.alone then
       counters = group.counters
     else
-      counters = lock(kind, recorded, KEYS[k], id, tonumber(number), 1)
+      counters = lock(found, KEYS[k], id, tonumber(number), 1)
     end
     if counters and counters[1] == 0 and spaces > 0 then
       parks = parks or parking()
-      local found = read(task)
+      found = read(task)
       found[6] = recorded
       if parks(queue, k, id, task, found, counters, 1) then
         call('HSET', task, 'railtoken:keys', recorded)
