@@ -21,8 +21,8 @@ type Tasks interface {
 	// Fetched is called for each task that the server has fetched, before asynq has it.
 	Fetched(t Fetched)
 	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
-	// asynq gets err.
-	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
+	// asynq gets err. Otherwise ended, unless it is nil, is called once the run has ended in Redis, as far as is known.
+	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, ended func(), err error)
 	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
 	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
 	Release(a Acknowledgement) (r *colocated.Release, lost func())
@@ -138,7 +138,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
-	var lost func() // lets the task run again
+	var lost, ended func() // lost lets the task run again
 	released := false
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
@@ -150,7 +150,9 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 			if end.Release == nil {
 				end.Release, lost = c.tasks.Release(a)
 			}
-			if answered, err := c.tasks.Acknowledge(ctx, a); answered {
+			var answered bool
+			var err error
+			if answered, ended, err = c.tasks.Acknowledge(ctx, a); answered {
 				c.intake.End(a.Queue, a.ID)
 				return answer(ctx, sum, err)
 			}
@@ -171,6 +173,9 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	})
 	if end.Release != nil && !released {
 		end.Release.Run(ctx, false)
+	}
+	if ended != nil {
+		ended()
 	}
 	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
 		return answer(ctx, sum, nil)

@@ -38,11 +38,12 @@ func (*witness) Release(Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil
 }
 
-func (w *witness) Acknowledge(_ context.Context, a Acknowledgement) (bool, error) {
+func (w *witness) Acknowledge(_ context.Context, a Acknowledgement) (bool, func(), error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acks = append(w.acks, a)
-	return w.answers(a)
+	answered, err := w.answers(a)
+	return answered, nil, err
 }
 
 // scripts returns the acknowledgements of a task, by asynq's names.

@@ -20,10 +20,10 @@ func succeeds(a broker.Acknowledgement) bool {
 // Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
 // because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent. A task that
 // asynq ends without its handler, because its deadline has passed, leaves its sequence.
-func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answered bool, err error) {
+func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answered bool, ended func(), err error) {
 	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
-		return false, nil
+		return false, nil, nil
 	}
 	r.mu.Lock()
 	p, judged, claimed := r.parking, r.judged, r.claimed
@@ -33,7 +33,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 			r.parkInBackground(p, time.Time{})
 		}
 		r.mu.Unlock()
-		return true, errNotFound
+		return true, nil, errNotFound
 	}
 	if !a.Requeues() && (p == nil || p.key == "") { // a park passes it on by itself
 		r.passWake()
@@ -42,9 +42,9 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 	if p == nil || a.Requeues() {
 		e.runs.drop(r)
 		if !claimed && !succeeds(a) && !a.Requeues() && r.Overdue() { // otherwise its handler gives up its position
-			r.passOn()
+			ended = r.passOn
 		}
-		return false, nil
+		return false, ended, nil
 	}
 	if succeeds(a) {
 		e.log.ErrorContext(ctx,
@@ -60,11 +60,11 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 	}
 	if err = r.carryOut(ctx, p, false); err == nil || errors.Is(err, ErrGone) {
 		e.runs.drop(r)
-		return true, nil
+		return true, nil, nil
 	}
 	if permanent(err) && (a.Script == "retry" || a.Script == "archive") {
 		e.runs.drop(r)
-		return false, nil
+		return false, nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,5 +72,5 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 	if r.parkInBackground(p, lease) {
 		err = nil
 	}
-	return true, err
+	return true, nil, err
 }

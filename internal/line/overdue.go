@@ -17,8 +17,8 @@ func passed(deadline int64, now time.Time) bool {
 func (r *Run) Overdue() bool { return r != nil && passed(deadlineOf(r.message), time.Now()) }
 
 // passOn removes the task of a run from its sequence in the background, and wakes the first task that is left, because
-// asynq ends the run without its handler. While the task was active, it counted as the first of its sequence, and a
-// release woke no other.
+// asynq has ended the run without its handler. While the task was active, it counted as the first of its sequence, and a
+// release woke no other. A task that is still among the waiters would keep its place.
 func (r *Run) passOn() {
 	e := r.queue
 	e.background(e.closing, followUpLimit, func(ctx context.Context) {

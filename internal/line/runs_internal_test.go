@@ -168,7 +168,7 @@ func TestARunThatResumesIsNotParked(t *testing.T) {
 	parks := make(chan bool, 1)
 	resumes := r.Resume(endsLate{t.Context(), func() {
 		go func() {
-			answered, _ := (*tasks)(e).Acknowledge(t.Context(), broker.Acknowledgement{Queue: "default", ID: "a", Script: "retry"})
+			answered, _, _ := (*tasks)(e).Acknowledge(t.Context(), broker.Acknowledgement{Queue: "default", ID: "a", Script: "retry"})
 			parks <- answered
 		}()
 		for began := time.Now(); len(parks) == 0 && time.Since(began) < 100*time.Millisecond; { // or it waits for the other

@@ -30,8 +30,8 @@ func (*noTasks) Release(broker.Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil
 }
 
-func (*noTasks) Acknowledge(context.Context, broker.Acknowledgement) (bool, error) {
-	return false, nil
+func (*noTasks) Acknowledge(context.Context, broker.Acknowledgement) (bool, func(), error) {
+	return false, nil, nil
 }
 
 // enqueue adds tasks to a queue.
