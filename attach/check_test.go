@@ -107,16 +107,14 @@ func TestAUserThatLosesRulesArchivesNoTask(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	client := server.Client(t, server.User(t, "app", "~*", "&*", "+@all"))
-	log := newLines("NOPERM")
+	log := newLines("~railtoken:*") // the remedy
 	a := attached(t, client, asynq.Config{Logger: log}, attach.Options{})
 	ok(t, a.Check(t.Context()))
 	r := &rig{t, admin, asynq.NewClientFromRedisClient(admin), asynq.NewInspectorFromRedisClient(admin)}
 	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	ok(t, admin.Do(t.Context(), "ACL", "SETUSER", "app", "resetkeys", "~asynq:*").Err())
 	task := r.enqueue("order:1", asynq.MaxRetry(0))
-	if text := receive(t, log.seen); !strings.Contains(text, "~railtoken:*") {
-		t.Errorf("the log says %q", text)
-	}
+	receive(t, log.seen)
 	a.Stop() // it waits no longer in its slot
 	if info := r.settled(task, asynq.TaskStateRetry); info.Retried != 0 {
 		t.Errorf("%+v", info)

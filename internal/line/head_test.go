@@ -53,7 +53,7 @@ var heads = map[string]struct {
 	"it runs":                    {func(*rig, line.Task) {}, true, true, false},
 	"its worker has just died":   {func(r *rig, first line.Task) { r.leased(first, -10*time.Second) }, true, true, true},
 	"the recoverer may be at it": {func(r *rig, first line.Task) { r.leased(first, -29*time.Second) }, true, true, false},
-	"a heartbeat is late":        {func(r *rig, first line.Task) { r.leased(first, -time.Second) }, true, true, false},
+	"a heartbeat is late":        {func(r *rig, first line.Task) { r.leased(first, 0) }, true, true, false},
 	"it has no lease":            {func(r *rig, first line.Task) { r.Client.ZRem(r.Context(), first.Prefix()+"lease", first.ID) }, true, true, true},
 	"it has failed":              {func(r *rig, first line.Task) { r.failed(first) }, false, true, false},
 	"it is parked":               {func(r *rig, first line.Task) { r.Park(first, "k") }, true, true, false},

@@ -26,7 +26,7 @@ func TestTestsThatNeedEtcdAreFoundInEachModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := strings.Join(names, "\n")
-	for _, want := range []string{"./etcdlock: TestLostRepliesLeaveNoKeyLocked", "./bench/internal/server: "} {
+	for _, want := range []string{"./etcdlock: TestLostRepliesLeaveNoKeyLocked", "./bench/internal/locks: "} {
 		if !strings.Contains(list, want) {
 			t.Errorf("%q is not among the tests that need etcd:\n%s", want, list)
 		}
