@@ -17,10 +17,6 @@ const (
 	lifeType  = "life"
 	lifeKey   = "order-000001"
 	lifeSlots = 4
-	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots,
-	// so that no look for tasks is in vain; with one more, the woken task might find no slot, and all would wait for
-	// it. Tasks in order are parked as they are fetched, so none is enqueued before it may come.
-	lifeAhead = lifeSlots - 1
 	lifeDelay = 10 * time.Minute
 )
 
@@ -32,43 +28,33 @@ func overWaiters(name, title string, order middleware.Order, depths []int, lives
 	return series{name, title, names(depths), parts, lives, open}
 }
 
-// chain is tasks of one key, whose payload is their place. Each lets the next one come and ends when that is parked;
-// then the one that has waited longest is woken. It rests, with a task that runs, unless some lives are asked for.
+// chain is tasks of one key. Each enqueues another one, which is parked as it is fetched, and ends; then the one that has
+// waited longest is woken. It rests, with a task that runs, unless some lives are asked for.
 type chain struct {
 	order  middleware.Order
 	client *worker.Client
-	stop   func() error    // ends the worker
-	come   []chan struct{} // closed when the task may ask for the key
-	parked chan struct{}   // a value for each task that has parked
-	asked  chan int        // so many lives
-	lived  chan error      // when they have passed
+	stop   func() error  // ends the worker
+	parked chan struct{} // a value for each task that has parked
+	asked  chan int      // so many lives
+	lived  chan error    // when they have passed
 	over   chan struct{}
 
-	mu           sync.Mutex // of the one task that runs
-	next, queued int        // the next one to come, and to be enqueued
-	left         int        // lives that are asked for
+	mu     sync.Mutex // of the one task that runs
+	queued int        // the next one to be enqueued
+	left   int        // lives that are asked for
 }
 
 // startChain enqueues tasks and lets so many wait for the first of them. At most n come after that one.
 func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, n int) (measure.Load, error) {
 	c := &chain{
-		order: order, come: make([]chan struct{}, 1+n+lifeAhead),
+		order: order, parked: make(chan struct{}, 2*(1+n)),
 		asked: make(chan int, 1), lived: make(chan error, 1), over: make(chan struct{}),
 	}
-	for i := range c.come {
-		c.come[i] = make(chan struct{})
-	}
-	ahead := lifeAhead
-	if order != middleware.BestEffort {
-		ahead = 0
-	}
-	c.letAsk(1)
-	c.parked = make(chan struct{}, 2*len(c.come))
 	var err error
 	if c.client, err = worker.NewClient(worker.Redis{Addr: at.Addr()}); err != nil {
 		return nil, err
 	}
-	for range 1 + depth + ahead {
+	for range 1 + depth {
 		err = errors.Join(err, c.enqueue(ctx))
 	}
 	if err == nil {
@@ -77,8 +63,12 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 	if err != nil {
 		return nil, errors.Join(err, c.client.Close())
 	}
-	if err := c.letCome(ctx, depth); err != nil {
-		return nil, errors.Join(err, c.Close())
+	for range depth {
+		select {
+		case <-c.parked:
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), c.Close())
+		}
 	}
 	return c, nil
 }
@@ -88,14 +78,8 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (stop func()
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, Observer: c.observe,
 		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
 	}, worker.Handler[int]{
-		Keys: func(n int) []string {
-			select {
-			case <-c.come[n]:
-			case <-c.over:
-			}
-			return []string{lifeKey}
-		},
-		Run: func(context.Context, int) error { return c.live(ctx) },
+		Keys: func(int) []string { return []string{lifeKey} },
+		Run:  func(context.Context, int) error { return c.live(ctx) },
 	}, lifeType)
 }
 
@@ -127,8 +111,7 @@ func (c *chain) enqueue(ctx context.Context) (err error) {
 }
 
 func (c *chain) observe(_ context.Context, e middleware.Event) {
-	conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
-	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Park || e.Kind == middleware.Parked && c.order != middleware.BestEffort {
+	if e.Kind == middleware.Parked {
 		c.parked <- struct{}{}
 	}
 }
@@ -144,14 +127,7 @@ func (c *chain) live(ctx context.Context) error {
 			return nil
 		}
 	}
-	err := c.enqueue(ctx)
-	switch {
-	case err != nil:
-	case c.order == middleware.BestEffort:
-		err = c.letCome(ctx, 1)
-	default: // the acknowledgement of this task fetches and parks it
-		c.letAsk(1)
-	}
+	err := c.enqueue(ctx) // the acknowledgement of this task fetches and parks it
 	c.left--
 	if c.left > 0 && err == nil {
 		return nil
@@ -159,25 +135,4 @@ func (c *chain) live(ctx context.Context) error {
 	c.left = 0
 	c.lived <- err
 	return nil
-}
-
-// letCome lets the next n tasks ask for the key and returns when they have parked.
-func (c *chain) letCome(ctx context.Context, n int) error {
-	c.letAsk(n)
-	for range n {
-		select {
-		case <-c.parked:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// letAsk lets the next n tasks ask for the key.
-func (c *chain) letAsk(n int) {
-	for range n {
-		close(c.come[c.next])
-		c.next++
-	}
 }
