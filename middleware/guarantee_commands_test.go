@@ -210,7 +210,7 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 			"enqueue":  tasks,
 			"fetch":    tasks,
 			"admit":    tasks, // to find the key held
-			"park":     1,     // the first; behind it the admission parks
+			"park":     4,     // those of the first fetch, one for each slot; behind them the admission parks
 			"sequence": 1,     // the holder's look for one, before its wake
 			"wake":     1,     // by the holder; the tasks wake one another as they are done, and are fetched with that
 			"release":  1,     // the holder's
