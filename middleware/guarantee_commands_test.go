@@ -140,6 +140,9 @@ func nameOf(cmd redis.Cmder, err error) string {
 				return "" // heartbeats, and the lists of queues and servers
 			}
 		}
+		if name == "hget" && text[len(text)-1] == "state" || name == "exists" && strings.HasPrefix(text[1], "railtoken:lock:") {
+			return "follow-up" // of a wake whose task came, and ended, before the reply to it
+		}
 		return "other: " + strings.Join(text[:min(len(text), 3)], " ")
 	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -212,10 +215,14 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 			"admit":    tasks, // to find the key held
 			"park":     4,     // those of the first fetch, one for each slot; behind them the admission parks
 			"sequence": 1,     // the holder's look for one, before its wake
-			"wake":     1,     // by the holder; the tasks wake one another as they are done, and are fetched with that
+			"wake":     2,     // by the holder, and by a follow-up; the tasks wake one another as they are done, and are fetched with that
 			"release":  1,     // the holder's
 			"done":     tasks,
 		}
+		if got["follow-up"] > 2 {
+			r.Errorf("%d commands follow up the wake, want at most 2", got["follow-up"])
+		}
+		delete(got, "follow-up")
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			r.Logf("%-16s %3d", name, got[name])
 			total += got[name]
