@@ -66,8 +66,10 @@ type Event struct {
 	// Waiters, of Parked, is the number of tasks that wait for the key, including this one. Ahead is the number of tasks
 	// before this one: among the waiters with Parked, and in the sequence with Refused.
 	Waiters, Ahead int
-	Cause          WakeCause       // of Woke
-	Next           delayqueue.Task // of Woke
+	// Fetched, of Parked, says that the task was parked as it was fetched: it has not run, so no Ended tells of its conflict.
+	Fetched bool
+	Cause   WakeCause       // of Woke
+	Next    delayqueue.Task // of Woke
 	// WakeLost says that no release woke the task although its keys were free and so was a slot: of Woke with ByRepair, that
 	// the task woken before was deleted or archived, or that its queue is paused or has no worker; of Acquired, that the
 	// task's timer has brought it back, because the last holder or the wake was lost.

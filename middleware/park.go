@@ -77,7 +77,7 @@ func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decisio
 	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
 	r.observe(ctx, &Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
-		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
+		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead, Fetched: r.fetched,
 	})
 }
 

@@ -54,7 +54,7 @@ func (l *lock) parksFetched() (requeue Requeue, ok bool) {
 func (l *lock) fetched(active *line.Run, f line.Refused) *run {
 	return (&run{
 		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
-		left: f.Left, firstAt: time.Now(), refusals: 1,
+		left: f.Left, firstAt: time.Now(), refusals: 1, fetched: true,
 	}).inOrder()
 }
 

@@ -26,6 +26,7 @@ type run struct {
 	keys    []string
 	also    []string // further keys of its items for which it is parked
 	attempt int      // the task's retry count
+	fetched bool     // it stands for a task that is parked as it is fetched, without a run
 	left    int      // how many retries it has left
 
 	withoutLock bool // it has no keys besides those of its items

@@ -167,7 +167,11 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 		return all
 	case middleware.Lost:
 		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
-	case middleware.Acquired, middleware.Released, middleware.Parked: // see Append; an Ended follows
+	case middleware.Parked: // an Ended tells of a run
+		if e.Fetched {
+			return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, Parked)}
+		}
+	case middleware.Acquired, middleware.Released: // see Append
 	}
 	return nil
 }

@@ -18,7 +18,9 @@ var parks = middleware.Requeue{Standby: -1, Delay: time.Hour}
 
 func TestAWaitIsLinkedToItsHolder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, parks)
+	inRun := parks // with a limit, its run finds out whether a task is parked
+	inRun.Limits.Age = time.Hour
+	r := newRig(t, inRun)
 	first := r.enqueue("a")
 	<-r.began
 	second := r.enqueue("b")
