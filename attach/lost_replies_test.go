@@ -12,9 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
+
+// foundInPayload is byPayloads for the server, too, before a task runs.
+var foundInPayload middleware.KeyFunc = taskrun.KnownEarly(func(ctx context.Context, task *asynq.Task) ([]string, error) {
+	return byPayloads(ctx, task)
+})
 
 // One reply in fifty is cut, of any call: those of asynq itself, of locks, of fetches and of acknowledgements. Two tasks
 // share each key, or many do and wake one another. Each of them runs once, in the order that its key keeps, and long before
@@ -25,9 +31,11 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 		recorded bool
 		keys     int
 		order    middleware.Order
+		key      middleware.KeyFunc
 	}{
-		"recorded": {true, lostReplies / 2, 0}, "not recorded": {false, lostReplies / 2, 0}, "busy keys": {true, 20, 0},
-		"FIFO": {true, 20, middleware.FIFO}, "StrictFIFO": {true, 20, middleware.StrictFIFO},
+		"recorded": {true, lostReplies / 2, 0, byPayloads}, "not recorded": {false, lostReplies / 2, 0, byPayloads},
+		"busy keys": {true, 20, 0, byPayloads}, "found": {false, lostReplies / 2, 0, foundInPayload}, "busy keys, found": {false, 20, 0, foundInPayload},
+		"FIFO": {true, 20, middleware.FIFO, byPayloads}, "StrictFIFO": {true, 20, middleware.StrictFIFO, byPayloads},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +74,7 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 			var mu sync.Mutex
 			runs, at, last, done := map[string]int{}, map[string]bool{}, map[string]string{}, make(chan struct{})
 			began := time.Now()
-			r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			r.serve(a.Client(), a.Config(), a.Lock(tt.key)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 				id, _ := asynq.GetTaskID(ctx)
 				key := string(task.Payload())
 				mu.Lock()

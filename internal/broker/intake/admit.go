@@ -10,7 +10,8 @@ import (
 // find notes the keys of tasks that have come without any, and returns these tasks apart from the others. It calls
 // functions of users, which may end their goroutine: what they leave is for the run.
 func (in *Intake) find(f *fetch, tasks []Task) (found, others []Task) {
-	if len(tasks) == 0 || in.keysIn == nil || f.locks == nil || in.isStopping() {
+	if in.keysIn == nil || f.locks == nil || in.isStopping() ||
+		!slices.ContainsFunc(tasks, func(t Task) bool { return t.Recorded == "" }) {
 		return nil, tasks
 	}
 	done := make(chan struct{})
@@ -94,34 +95,26 @@ func (in *Intake) admit(f *fetch, tasks []Task) (more bool) {
 	return false
 }
 
-// answered gives the tasks to asynq, but for those that were parked. Without their locks, their runs try to take them.
+// answered gives the tasks to asynq, but for those that were parked or are in another run. Without their locks, their runs
+// try to take them. It reports whether there may be others behind some that were parked or are being parked.
 func (a *admission) answered(reply any, err error) (more bool) {
 	values, _ := reply.([]any)
 	if err != nil || len(values) < len(a.tasks) {
 		values = make([]any, len(a.tasks))
 	}
-	gone := map[string]bool{}
-	if len(values) > len(a.tasks) {
-		parked, others, err := a.parked(values[len(a.tasks)])
-		if err == nil && a.in.parking != nil {
+	if len(values) > len(a.tasks) && a.in.parking != nil {
+		if parked, _, err := a.parked(values[len(a.tasks)]); err == nil {
 			a.in.parking.Parked(parked)
 		}
-		for _, p := range parked {
-			for _, id := range p.IDs {
-				gone[p.Queue+":"+id] = true
-			}
-		}
-		more = others
 	}
 	kept := make([]Task, 0, len(a.tasks))
 	for i, t := range a.tasks {
-		if gone[t.Queue+":"+t.ID] {
-			more = true
+		if values[i] == int64(0) {
 			continue
 		}
 		number, _ := strconv.Atoi(t.Run[len(a.call)+1:])
 		t.Taken, t.Refused = a.locked(&t, number, values[i])
 		kept = append(kept, t)
 	}
-	return a.in.came(a.most, kept, a.leased) || more
+	return a.in.came(a.most, kept, a.leased) || len(kept) < len(a.tasks)
 }

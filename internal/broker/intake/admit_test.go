@@ -165,3 +165,31 @@ func TestAnAdmissionThatComesLateTakesNoLock(t *testing.T) {
 		t.Errorf("the late call has locked %v", got)
 	}
 }
+
+// The first attempt has parked one of the tasks, or another server has it by now; only the reply was lost.
+func TestARepeatedAdmissionLeavesATaskThatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string][]any{
+		"parked": {"state", "retry"}, "in another run": {"pending_since", "another.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFinder(t, 3, func(id string) string { return id })
+			var cut atomic.Bool
+			f.proxy.Cut(func(request, _ []byte) bool {
+				if !isAdmission(request) || !cut.CompareAndSwap(false, true) {
+					return false
+				}
+				f.admin.HSet(t.Context(), "asynq:{default}:t:default1", gone...)
+				return true
+			})
+			if _, err := f.Fetch(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			tasks := f.all(t, 2)
+			if _, ok := f.Take(); ok || len(tasks) != 2 || tasks["default1"].ID != "" {
+				t.Errorf("asynq gets %v, and more: %t", tasks, ok)
+			}
+		})
+	}
+}

@@ -8,46 +8,50 @@
 --       13... of each task: position of its queue, ID, its number in the fetch, its keys as they are recorded, and what its
 --       message begins with: the field of its type
 --
--- Returns a list with what lock of grant.lua returns for each task, and one more if tasks were parked: see settle. A task
--- that was parked or left alone has a false. The keys of a task that was parked are recorded with it, so the wake takes them.
+-- Returns a list with what lock of grant.lua returns for each task, and one more if tasks were parked: see settle. A task that
+-- was parked, or is in another run, has 0: its server must not run it. A repeated call finds so what the first one has parked.
+-- The keys of a task that was parked are recorded with it, so the wake takes them.
 local mark, stays = KEYS[#KEYS], tonumber(ARGV[2])
 if stays > 0 then
   call('SET', mark, '1', 'EX', stays)
 elseif call('EXISTS', mark) == 1 then
   return {}
 end
-local reply, n, name = {}, 0, ARGV[1] .. '.'
-for at = 13, #ARGV, 5 do
-  local queue, id, number, recorded, head = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local k = 4 * queue - 3
+
+-- admitted(queue, id, number, recorded, head) returns what is replied for a task.
+local function admitted(queue, id, number, recorded, head)
+  local k, kind = 4 * queue - 3, kindOf(head)
   local task = hashOf(KEYS[k], id)
-  local run, counters = call('HMGET', task, 'pending_since', 'state'), false
-  if run[1] == name .. number and run[2] == 'active' then
-    local kind = kindOf(head)
-    ttlOf(ARGV[4], kind)
-    local found = orders[kind] and read(task) or {head}
+  local run = call('HMGET', task, 'pending_since', 'state')
+  if run[1] ~= ARGV[1] .. '.' .. number or run[2] ~= 'active' then
+    return 0
+  end
+  ttlOf(ARGV[4], kind)
+  local found, group, counters = orders[kind] and read(task) or {head}, groups[recorded], nil
+  found[6] = recorded
+  if suits(group, queue, head) and not group.alone then
+    counters = group.counters
+  else
+    counters = lock(found, KEYS[k], id, tonumber(number), 1)
+  end
+  if counters and counters[1] == 0 and spaces > 0 then
+    parks = parks or parking()
+    found = read(task)
     found[6] = recorded
-    local group = groups[recorded]
-    if suits(group, queue, head) and not group.alone then
-      counters = group.counters
-    else
-      counters = lock(found, KEYS[k], id, tonumber(number), 1)
-    end
-    if counters and counters[1] == 0 and spaces > 0 then
-      parks = parks or parking()
-      found = read(task)
-      found[6] = recorded
-      if parks(queue, k, id, task, found, counters, 1) then
-        call('HSET', task, 'railtoken:keys', recorded)
-        call('ZREM', KEYS[k + 3], id)
-        counters = false
-      end
+    if parks(queue, k, id, task, found, counters, 1) then
+      call('HSET', task, 'railtoken:keys', recorded)
+      call('ZREM', KEYS[k + 3], id)
+      return 0
     end
   end
+  return counters
+end
+
+local reply, n = {}, 0
+for at = 13, #ARGV, 5 do
+  local ok, answer = pcall(admitted, tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
   n = n + 1
-  reply[n] = counters
+  reply[n] = ok and answer -- after an error its run tries to lock the keys
 end
-if parked then
-  reply[n + 1] = parked
-end
+reply[n + 1] = parked
 return reply
