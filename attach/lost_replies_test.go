@@ -18,8 +18,8 @@ import (
 )
 
 // foundInPayload is byPayloads for the server, too, before a task runs.
-var foundInPayload middleware.KeyFunc = taskrun.KnownEarly(func(ctx context.Context, task *asynq.Task) ([]string, error) {
-	return byPayloads(ctx, task)
+var foundInPayload middleware.KeyFunc = taskrun.KnownEarly(func(_ context.Context, task *asynq.Task) ([]string, error) {
+	return byPayloads(context.Background(), task)
 })
 
 // One reply in fifty is cut, of any call: those of asynq itself, of locks, of fetches and of acknowledgements. Two tasks
