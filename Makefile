@@ -79,6 +79,10 @@ simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of eac
 soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); MODES chooses other soaks; about five minutes
 	@scripts/soak.sh
 
+.PHONY: fleet
+fleet: ## The same in BestEffort, FIFO and StrictFIFO while every other worker is of the commit BASE (main)
+	@scripts/fleet.sh "$(BASE)"
+
 .PHONY: thorough
 thorough: ## Play crash points, random plans and long runs in full length, and suspend machines; about five minutes
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/verify/crashtest ./internal/verify/e2e ./locking ./middleware

@@ -82,8 +82,10 @@ func runChild(dbAddr string, hang bool) error {
 		return err
 	}
 	cfg.RetryDelayFunc = soon
-	if os.Getenv(orderVariable) != "" {
-		cfg.Strategy = middleware.Requeue{Order: middleware.FIFO}
+	for _, order := range []middleware.Order{middleware.FIFO, middleware.StrictFIFO} {
+		if order.String() == os.Getenv(orderVariable) {
+			cfg.Strategy = middleware.Requeue{Order: order}
+		}
 	}
 	w, err := worker.New(cfg)
 	if err != nil {
@@ -122,7 +124,7 @@ var orderKey = middleware.PayloadKey(func(o order) string { return o.Order })
 
 var kinds = map[string][]broker.Kind{"fetch": {broker.Fetch}, "acks": {broker.Ack}}
 
-// orderVariable makes the child run the tasks of a key in order.
+// orderVariable makes the child run the tasks of a key in an order: FIFO or StrictFIFO.
 const orderVariable = "E2E_ORDER"
 
 // runAttached is such a worker process.
@@ -178,12 +180,14 @@ end
 redis.call('SET', KEYS[1], ARGV[1])
 return {tonumber(redis.call('HGET', KEYS[2], ARGV[2]) or '0'), redis.call('HEXISTS', KEYS[3], ARGV[3])}
 `)
-	// commitScript writes the revision that the handler made and notes the task. KEYS as before; ARGV 1 token, 2 order, 3 task, 4 revision.
+	// commitScript writes the revision that the handler made and notes the task, also among those of its order. KEYS as before; ARGV 1
+	// token, 2 order, 3 task, 4 revision.
 	commitScript = redis.NewScript(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return redis.error_reply('FENCED')
 end
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[4])
+redis.call('RPUSH', 'done:' .. ARGV[2], ARGV[3])
 return redis.call('HINCRBY', KEYS[3], ARGV[3], 1)
 `)
 	// enterScript notes who works in an order, and counts an overlap when somebody who lives does so already. A process that was killed
@@ -275,6 +279,12 @@ func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startProgram(t, exe, redisAddr, dbAddr, hang, env...)
+}
+
+// startProgram is startChild with another test binary of this package.
+func startProgram(t *testing.T, exe, redisAddr, dbAddr string, hang bool, env ...string) *child {
+	t.Helper()
 	name := fmt.Sprint("worker-", childNumber.Add(1))
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), childVariable+"="+dbAddr, "RAILTOKEN_REDIS_ADDR="+redisAddr, nameVariable+"="+name)

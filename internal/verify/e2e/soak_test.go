@@ -25,6 +25,7 @@ var (
 	soakKills = flag.Duration("kills", soaked*2*time.Millisecond, "how `long` worker processes are killed")
 	soakEvery = flag.Duration("every", soakedEvery, "`time` from one kill to the next")
 	soakSeed  = flag.Uint64("seed", 1, "`seed` of the keys, the order of the tasks and the victims")
+	soakFleet = flag.String("fleet", "", "test `binary` of this package, of another version of railtoken, that every other worker runs")
 	soakWait  = flag.Bool("wait", false, "wait until asynq brings the tasks of killed processes back, which takes two minutes, instead of ageing their leases")
 )
 
@@ -45,7 +46,7 @@ type soakMode struct {
 	changed string   // the kind of asynq's scripts that are not known: the workers are plain asynq servers with locks attached then
 	removed []string // patterns of railtoken's keys that are removed at random moments
 	unsafe  bool     // locks are among them, so that two tasks may meet, of which fencing lets one write
-	env     []string // of the workers
+	order   middleware.Order
 	// recorded says that the producer records the keys, so that tasks are fetched with their locks, and mixed that one
 	// worker in two takes the locks by itself.
 	recorded, mixed bool
@@ -58,7 +59,9 @@ var soakModes = map[string]soakMode{
 	"unknown-fetch":         {most: 100, share: 1, changed: "fetch"},
 	"unknown-acks":          {most: 100, share: 1, changed: "acks"},
 	"without-keys":          {share: 2, removed: []string{"railtoken:*"}, unsafe: true},
-	"without-keys-in-order": {share: 2, removed: []string{"railtoken:*"}, unsafe: true, env: []string{orderVariable + "=1"}},
+	"FIFO":                  {share: 1, order: middleware.FIFO},
+	"StrictFIFO":            {share: 1, order: middleware.StrictFIFO},
+	"without-keys-in-order": {share: 2, removed: []string{"railtoken:*"}, unsafe: true, order: middleware.FIFO},
 	"without-waiters":       {share: 2, removed: []string{"railtoken:waiters:*", "railtoken:sequence:*", "railtoken:parked"}},
 }
 
@@ -186,26 +189,35 @@ func (s *soak) enqueue(random *rand.Rand) (hottest int) {
 		count[keys[i]]++
 		hottest = max(hottest, count[keys[i]])
 	}
-	var producer interface {
-		EnqueueContext(context.Context, *asynq.Task, ...asynq.Option) (*asynq.TaskInfo, error)
-	} = asynq.NewClientFromRedisClient(s.client)
-	if s.recorded {
+	enqueue := asynq.NewClientFromRedisClient(s.client).EnqueueContext
+	if s.recorded || s.order != middleware.BestEffort {
 		p, err := attach.NewProducer(s.client, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"work": orderKey}})
 		if err != nil {
 			s.Fatal(err)
 		}
 		defer func() { _ = p.Close() }()
-		producer = p
+		enqueue = p.EnqueueContext
+		if s.order != middleware.BestEffort {
+			enqueue = func(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+				keys, err := orderKey(ctx, task)
+				if err != nil {
+					return nil, err
+				}
+				return p.EnqueueInOrder(ctx, keys[0], task, opts...)
+			}
+		}
 	}
 	const producers = 8
 	failed := make([]error, producers)
 	var all sync.WaitGroup
 	for p := range producers {
 		all.Go(func() {
-			for i := p; i < len(keys) && failed[p] == nil; i += producers {
-				payload := fmt.Appendf(nil, `{"order":"order:%d","task":"%d"}`, keys[i], i)
-				_, failed[p] = producer.EnqueueContext(s.Context(), asynq.NewTask("work", payload),
-					asynq.Queue(s.queues[i%len(s.queues)]), asynq.MaxRetry(100))
+			for i, key := range keys {
+				if int(key%producers) != p || failed[p] != nil { // one after another of a key
+					continue
+				}
+				payload := fmt.Appendf(nil, `{"order":"order:%d","task":"%d"}`, key, i)
+				_, failed[p] = enqueue(s.Context(), asynq.NewTask("work", payload), asynq.Queue(s.queues[i%len(s.queues)]), asynq.MaxRetry(100))
 			}
 		})
 	}
@@ -226,9 +238,14 @@ func (s *soak) start() *child {
 	if s.mixed && s.started%2 == 0 {
 		changed = plainLocks
 	}
-	return startChild(s.T, s.server.Addr(), s.dbServer.Addr(), false, append([]string{
+	env := []string{
 		"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", changedVariable + "=" + changed,
-	}, s.env...)...)
+		orderVariable + "=" + s.order.String(),
+	}
+	if *soakFleet != "" && s.started%2 == 0 {
+		return startProgram(s.T, *soakFleet, s.server.Addr(), s.dbServer.Addr(), false, env...)
+	}
+	return startChild(s.T, s.server.Addr(), s.dbServer.Addr(), false, env...)
 }
 
 // kill kills one worker process after another, each replaced at once, for as long as wanted, or until all is done. It returns how many.
@@ -311,9 +328,39 @@ func (s *soak) check() {
 	if s.unsafe {
 		s.db.Del(s.Context(), "overlaps")
 	}
+	if s.order != middleware.BestEffort && !s.unsafe {
+		s.checkOrder()
+	}
 	checkEffects(s.T, s.db, s.tasks)
 	drained(s.T, s.client, "audit", "allocate")
 	nothingRemains(s.T, s.client)
+}
+
+// checkOrder checks that the tasks of each key had their effects in the order in which they were enqueued. Under FIFO, one that was run
+// more than once may have failed and lost its position.
+func (s *soak) checkOrder() {
+	s.Helper()
+	runs, late := map[string]int{}, 0
+	for _, task := range s.db.LRange(s.Context(), "started", 0, -1).Val() {
+		runs[task]++
+	}
+	for key := range *soakKeys {
+		last := -1
+		for _, task := range s.db.LRange(s.Context(), "done:order:"+strconv.Itoa(key), 0, -1).Val() {
+			n, err := strconv.Atoi(task)
+			switch {
+			case err != nil:
+				s.Fatal(err)
+			case n > last:
+				last = n
+			case s.order == middleware.FIFO && runs[task] > 1:
+				late++
+			default:
+				s.Errorf("of order:%d, task %d had its effect after task %d, which was enqueued later", key, n, last)
+			}
+		}
+	}
+	s.Logf("%d tasks were run more than once and came later than enqueued", late)
 }
 
 // done returns how many tasks have had their effect.
