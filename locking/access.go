@@ -2,9 +2,7 @@ package locking
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/colocated"
@@ -78,21 +76,6 @@ func (access) TakeOver(ctx context.Context, l Locker, r lockaccess.Request) (*Le
 }
 
 func (access) Leave(l *Lease) { l.leave() }
-
-// backendOf returns the name of a locker's backend: redis, redlock, or that of the package that implements it.
-func backendOf(locker any) string {
-	if l, ok := locker.(interface{ backendName() string }); ok {
-		return l.backendName()
-	}
-	name, _, _ := strings.Cut(strings.TrimLeft(fmt.Sprintf("%T", locker), "*"), ".")
-	return name
-}
-
-func (g *Gate) backendName() string           { return backendOf(g.inner) }
-func (f *followedLocker) backendName() string { return backendOf(f.inner) }
-func (l *backendLocker) backendName() string  { return backendOf(l.backend) }
-func (*Single) backendName() string           { return "redis" }
-func (*Redlock) backendName() string          { return "redlock" }
 
 // grants returns the grants of a lease: see [lockaccess.Access].
 func (l *Lease) grants() []backend.Grant {

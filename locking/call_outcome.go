@@ -42,3 +42,22 @@ func outcomeOf(err error) outcome {
 	}
 	return unknown
 }
+
+// permanent reports whether another attempt would fail in the same way.
+func permanent(err error) bool {
+	if errors.Is(err, restartguard.ErrRefused) { // it is checked again
+		return false
+	}
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && !rediswire.IsTransient(reply.Error()) || isClosed(err) ||
+		errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld)
+}
+
+// isClosed reports whether err says that the client was closed.
+func isClosed(err error) bool {
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
+}
+
+// errNotHeld is the failure of a node that does not renew a lock because another owner has it there, or has had it, or
+// because the node has forgotten it.
+var errNotHeld = errors.New("it does not have this lock, or no longer")

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/lockwire"
-
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -25,16 +23,6 @@ var (
 
 // deposedChannel is the channel in which depositions are published, with the name of the deposed owner.
 const deposedChannel = "railtoken:deposed"
-
-// DeposedError is the [LostError].Err of a lease whose key an operator has taken away: see inspect.Inspector.Depose.
-// [errors.AsType] finds it in the cause of the lease's context.
-//
-// A lease of attach.Attached and worker.Worker ends within milliseconds. Any other lease ends with its next renewal,
-// within a third of its TTL.
-type DeposedError struct{ By, Why string }
-
-// Error says who has deposed the holder, and why.
-func (e *DeposedError) Error() string { return fmt.Sprintf("deposed by %s: %s", e.By, e.Why) }
 
 // deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
 func deposeCommand(
@@ -225,64 +213,4 @@ func (l *Lease) verify() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_ = l.renewNow(ctx, true)
-}
-
-func (g *singleGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }
-
-func (g *redlockGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }
-
-// lostError returns the error of an owner that has lost its lock to another one. It says so if the owner was deposed:
-// read returns the record of that, for the fence counter of a key.
-func lostError(
-	keys []string, redisKeys []string, owner string, cause error, read func(record string) string,
-) *LostError {
-	name := lockwire.Name(owner)
-	for i, key := range keys {
-		if r, ok := lockwire.ParseRecord(read(lockwire.RecordKey(redisKeys[3*i+1], name))); ok {
-			return &LostError{Keys: []string{key}, Reason: LossDeposed, Err: &DeposedError{By: r.By, Why: r.Why}}
-		}
-	}
-	return &LostError{Keys: keys, Reason: LossTaken, Err: cause}
-}
-
-// readTimeout bounds the reading of a record.
-const readTimeout = time.Second
-
-// lost returns the error of a part that is another owner's.
-func (g *singleGrant) lost(ctx context.Context, p *part, position int) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	at := position - 1
-	return lostError(p.keys[at:position], p.redisKeys[3*at:3*position], g.owner, nil, func(record string) string {
-		return g.single.client.Get(ctx, record).Val()
-	})
-}
-
-// lost returns the error of a grant whose locks are other owners'.
-func (g *redlockGrant) lost(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(ctx, min(readTimeout, 2*g.redlock.opts.NodeTimeout))
-	defer cancel()
-	return lostError(g.keys, g.redisKeys, g.owner, cause, func(record string) string {
-		return g.redlock.readAny(ctx, record)
-	})
-}
-
-// readAny returns the value of a Redis key on the first node that has one, or an empty string.
-func (r *Redlock) readAny(ctx context.Context, key string) string {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	found := make(chan string, len(r.nodes))
-	var all sync.WaitGroup
-	for _, n := range r.nodes {
-		all.Go(func() {
-			if text, err := n.client.Get(ctx, key).Result(); err == nil {
-				found <- text
-			}
-		})
-	}
-	go func() {
-		all.Wait()
-		close(found)
-	}()
-	return <-found
 }

@@ -1,13 +1,9 @@
 package locking
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
@@ -74,145 +70,65 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 	}
 }
 
-// Acquire makes one attempt: see [Locker]. A key that is held in this process is refused at once.
-func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepareFor(ctx, g, keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		h, other := g.tryHold(keys, opts)
-		if h != nil {
-			return g.ask(ctx, h, opts, nil)
-		}
-		if held := g.refusal(other, keys); held != nil {
-			if g.mustSubscribe(other, held.Key, opts.Notify) && g.subscribe(ctx, other, held.Key, opts) {
-				continue // the key has become free
-			}
-			return nil, held
-		}
-		select { // another caller is asking the servers; the answer counts for this attempt, too
-		case <-other.ready:
-			if err := g.sharedAnswer(other, keys, opts); err != nil && !carriesAny(ctx, keys) {
-				return nil, err
-			}
-		case <-ctx.Done():
-			return nil, &OpError{Op: "acquire", Keys: keys, Err: ctx.Err()}
-		}
-	}
+// hold is the right of one caller of this process to ask the servers for keys, and then the caller's lease. It is
+// handed off with the lease.
+type hold struct {
+	gate  *Gate
+	keys  []string
+	label string
+	since time.Time
+	lease *Lease        // nil while the servers are being asked
+	left  int           // how many times it may still be handed off
+	ready chan struct{} // closed once the servers have answered
+	freed bool
+
+	opts Options // of the attempt
+	err  error   // its outcome
+
+	notifyUntil time.Time            // until when callers of this process have subscribed to the release
+	subscribed  map[string]time.Time // until when this process has subscribed on the servers, by key
 }
 
-// sharedAnswer returns the error of another attempt, if an attempt for keys would get the same one: otherwise callers
-// that came in the meantime would ask one after another.
-func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if errors.Is(h.err, ErrUnavailable) {
-		return h.err
-	}
-	held, ok := errors.AsType[*HeldError](h.err)
-	if ok && opts.Notify <= h.opts.Notify && slices.Contains(keys, held.Key) {
-		return held
-	}
-	return nil
+// waiter is a caller that waits in the queues of its keys.
+type waiter struct {
+	keys  []string
+	opts  Options
+	group *group
+	came  time.Time
+	turn  chan turn
+	busy  bool // it has a turn that it has not ended
+
+	delayed  bool // when it came, it was not first, or its keys were not free
+	ahead    bool // it holds other keys, so waiters that hold none come after it
+	notified bool // its turn came with the notification of a release
 }
 
-// tryHold returns a hold on the keys, or another caller's hold on one of them.
-func (g *Gate) tryHold(keys []string, opts Options) (mine, other *hold) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, key := range keys {
-		e := g.entries[key]
-		if e == nil || e.hold == nil {
-			continue
-		}
-		if e.hold.lease != nil && opts.Notify > 0 {
-			if until := time.Now().Add(opts.Notify); until.After(e.hold.notifyUntil) {
-				e.hold.notifyUntil = until
-			}
-		}
-		return nil, e.hold
-	}
-	return g.hold(keys, opts), nil
+// turn is what a waiter waits for: a lease, or a hold with which to ask the servers. If it has neither, the waiter lets
+// other processes go first.
+type turn struct {
+	lease *Lease
+	hold  *hold
 }
 
-// ask asks the servers for the keys of a hold, on behalf of a waiter. w is nil for a caller that does not wait.
-func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Lease, error) {
-	opts.block = g.block
-	h.opts = opts
-	answered := false
-	defer func() {
-		if !answered {
-			g.abandon(h, w)
-		}
-	}()
-	lease, err := g.inner.Acquire(ctx, h.keys, opts)
-	answered = true
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w != nil {
-		w.busy = false
-	}
-	if err == nil && !lease.setHolder(h) {
-		err = errors.New("locking: a gate stands in front of another gate: use one of them")
-		go func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
-	}
-	if err != nil {
-		h.err = err
-		g.free(h, w)
-		return nil, err
-	}
-	if w != nil {
-		if w.notified && w.group.races == 0 {
-			g.rivals.won(w.group.name)
-		}
-		w.group.races, w.group.refused, w.group.down = 0, nil, time.Time{}
-		g.dequeue(w)
-	}
-	h.lease, h.left = lease, min(lease.block(), g.block)-1
-	close(h.ready)
-	return lease, nil
+// group is what waiters for the same keys share.
+type group struct {
+	name     string
+	waiters  int
+	released <-chan struct{} // a watch of the inner Locker, once a waiter was refused
+	stop     func()          // stops the watch
+	refused  error           // the last refusal by the servers
+	down     time.Time       // since when the servers cannot be reached
+	races    int             // lost in a row: notifications that led to a refusal
+	yield    bool            // other processes have subscribed, so the first waiter lets them go first
 }
 
-// abandon ends a hold and its waiter's wait, after the inner Locker has panicked or ended the goroutine.
-func (g *Gate) abandon(h *hold, w *waiter) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w != nil {
-		g.dequeue(w)
-	}
-	g.free(h, nil)
-}
+// subscriber is a watch of this process.
+type subscriber struct{ notify func() }
 
-// refusal returns the error for a caller of keys that a hold excludes, or nil while the servers are being asked.
-func (g *Gate) refusal(h *hold, keys []string) *HeldError {
-	g.mu.Lock()
-	lease, label, since, freed := h.lease, h.label, h.since, h.freed
-	g.mu.Unlock()
-	if lease == nil || freed {
-		return nil
+// lateReleases returns those of the inner Locker, if it reports any.
+func (g *Gate) lateReleases() *lateReleases {
+	if l, ok := g.inner.(interface{ lateReleases() *lateReleases }); ok {
+		return l.lateReleases()
 	}
-	if label == "" {
-		label = g.label
-	}
-	remaining := max(leasing.Until(lease.ValidUntil()), time.Millisecond)
-	e := &HeldError{Holder: Holder{Label: lockwire.CleanLabel(label), Since: since, Remaining: remaining}}
-	for _, key := range keys {
-		if _, ok := slices.BinarySearch(h.keys, key); ok {
-			e.Key = key
-			e.Holder.Fence, _ = lease.FenceOf(ended, key) // 0 while it is not certain
-			break
-		}
-	}
-	return e
-}
-
-// entry returns the state of a key, which it creates if necessary. The caller holds the mutex.
-func (g *Gate) entry(key string) *entry {
-	e := g.entries[key]
-	if e == nil {
-		e = &entry{}
-		g.entries[key] = e
-	}
-	return e
+	return new(lateReleases)
 }

@@ -5,62 +5,6 @@ import (
 	"time"
 )
 
-// hold is the right of one caller of this process to ask the servers for keys, and then the caller's lease. It is
-// handed off with the lease.
-type hold struct {
-	gate  *Gate
-	keys  []string
-	label string
-	since time.Time
-	lease *Lease        // nil while the servers are being asked
-	left  int           // how many times it may still be handed off
-	ready chan struct{} // closed once the servers have answered
-	freed bool
-
-	opts Options // of the attempt
-	err  error   // its outcome
-
-	notifyUntil time.Time            // until when callers of this process have subscribed to the release
-	subscribed  map[string]time.Time // until when this process has subscribed on the servers, by key
-}
-
-// hold returns a new hold on keys that are free. The caller holds the mutex.
-func (g *Gate) hold(keys []string, opts Options) *hold {
-	h := &hold{gate: g, keys: keys, label: opts.Label, since: time.Now(), ready: make(chan struct{})}
-	for _, key := range keys {
-		g.entry(key).hold = h
-	}
-	return h
-}
-
-// isFree reports whether no caller of this process holds any of the keys. The caller holds the mutex.
-func (g *Gate) isFree(keys []string) bool {
-	for _, key := range keys {
-		if e := g.entries[key]; e != nil && e.hold != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// free ends a hold and gives the next waiter its turn, unless it is except, which has just had one. The caller holds
-// the mutex.
-func (g *Gate) free(h *hold, except *waiter) {
-	if h.freed {
-		return
-	}
-	h.freed = true
-	if h.lease == nil {
-		close(h.ready)
-	}
-	for _, key := range h.keys {
-		g.entries[key].hold = nil
-	}
-	for _, key := range h.keys {
-		g.next(key, except)
-	}
-}
-
 // handOff gives a lease that is being released to the first waiter, if that is fair and safe, and reports whether it
 // did.
 func (h *hold) handOff(l *Lease) bool {
@@ -124,3 +68,12 @@ func (g *Gate) supersede(keys []string) {
 }
 
 func (h *hold) isOf(l Locker) bool { return l == Locker(h.gate) }
+
+// notify tells the watches of this process that a hold ends. The caller holds the mutex.
+func (g *Gate) notify(h *hold) {
+	for _, key := range h.keys {
+		for _, s := range g.subscribers[key] {
+			s.notify()
+		}
+	}
+}

@@ -14,9 +14,6 @@ import (
 // subscribeSlack is how much shorter than requested a subscription on the servers may be.
 const subscribeSlack = time.Minute
 
-// subscriber is a watch of this process.
-type subscriber struct{ notify func() }
-
 // mustSubscribe reports whether a caller of a key that is held in this process must also subscribe on the servers,
 // because another process may hold the key by the time of its release. One subscription serves many callers.
 func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
@@ -49,15 +46,6 @@ func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options)
 		delete(h.subscribed, key)
 	}
 	return false
-}
-
-// notify tells the watches of this process that a hold ends. The caller holds the mutex.
-func (g *Gate) notify(h *hold) {
-	for _, key := range h.keys {
-		for _, s := range g.subscribers[key] {
-			s.notify()
-		}
-	}
 }
 
 // Watch watches for releases of the keys in this process and elsewhere: see [Watcher].

@@ -107,3 +107,17 @@ func (g *joinedGrant) each(f func(*Lease) error) error {
 func (g *joinedGrant) isOf(l Locker) bool {
 	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
 }
+
+func (g *joinedGrant) hasOwner(value string) bool {
+	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.hasOwner(value) })
+}
+
+// Untouched asks each part.
+func (g *joinedGrant) Untouched(ctx context.Context) (bool, error) {
+	for _, part := range g.parts {
+		if ours, err := part.untouched(ctx); err != nil || !ours {
+			return false, err
+		}
+	}
+	return true, nil
+}

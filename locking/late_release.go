@@ -39,14 +39,3 @@ func (l *lateReleases) report(keys []string) {
 		f(slices.Clone(keys))
 	}
 }
-
-func (s *Single) lateReleases() *lateReleases  { return &s.late }
-func (r *Redlock) lateReleases() *lateReleases { return &r.late }
-
-// lateReleases returns those of the inner Locker, if it reports any.
-func (g *Gate) lateReleases() *lateReleases {
-	if l, ok := g.inner.(interface{ lateReleases() *lateReleases }); ok {
-		return l.lateReleases()
-	}
-	return new(lateReleases)
-}

@@ -49,3 +49,10 @@ func (d *lazyDeadline) end() {
 	d.once.Do(func() { d.timed, d.cancel = ended, func() {} })
 	d.cancel()
 }
+
+// ended is a context that has ended.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()

@@ -1,10 +1,8 @@
 package locking
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,42 +59,15 @@ type holder interface {
 	lost(l *Lease)
 }
 
+// leaseContext is a context that ends with a lease.
+type leaseContext struct {
+	context.Context
+
+	cancel context.CancelCauseFunc
+}
+
 // lossAt says why a lease that ends by its time is lost.
 var lossAt = map[leasing.End]LossReason{leasing.Expired: LossExpired, leasing.HeldLongest: LossMaxHold}
-
-// newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request
-// was about to be sent. If the grant has expired since then, the error matches ErrLost.
-//
-// A grant that comes so late that less than a third of the TTL is left is renewed first. Otherwise its holder would
-// begin, and would lose the lease before the first renewal is answered. If this renewal is not answered while ctx and
-// the grant last, or within 5 s, the error matches ErrLost, too.
-func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
-	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
-		term: leasing.NewTerm(opts.TTL, opts.MaxHold, leasing.Haste()),
-	}
-	now := l.watch.Elapsed()
-	next := l.term.Next(now)
-	if next.Renew && l.term.EndsSoon(now) {
-		if err := l.renewFirst(ctx, now, next.TTL); err != nil {
-			return nil, err
-		}
-		next = l.term.Next(l.watch.Elapsed())
-	}
-	if next.End != leasing.Lasts {
-		return nil, &LostError{Keys: keys, Reason: lossAt[next.End]}
-	}
-	l.start(next.Sleep)
-	return l, nil
-}
-
-// start sets the first timer of the lease.
-func (l *Lease) start(after time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(after, l.tick)
-	l.suspension.add(l)
-}
 
 // Keys returns the keys of the lease, sorted and without duplicates.
 func (l *Lease) Keys() []string {
@@ -104,51 +75,6 @@ func (l *Lease) Keys() []string {
 		return nil
 	}
 	return slices.Clone(l.keys)
-}
-
-// Fence returns the fencing token of the first of [Lease.Keys]: a positive number below 2^53 that is larger than the
-// token of every earlier lease of the key. Fence waits until the token is certain; on a single server it is certain at
-// once. The error matches [ErrLost] if the lease was lost.
-func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
-
-// FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence]. It returns an error if the lease is
-// not for that key.
-func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
-	if l == nil {
-		return 0, ErrReleased
-	}
-	i, ok := slices.BinarySearch(l.keys, key)
-	if !ok {
-		return 0, fmt.Errorf("locking: no token for key %q: this lease is for %q", key, l.keys)
-	}
-	return l.fence(ctx, i)
-}
-
-// ended is a context that has ended.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// fence returns the token of the i-th key. It waits no longer than the lease lasts.
-func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
-	if l == nil {
-		return 0, ErrReleased
-	}
-	token, err := l.grant.Fence(ended, i) // succeeds if the token is certain, which it nearly always is
-	if err != nil {
-		during, drop := l.during(ctx)
-		defer drop()
-		if token, err = l.grant.Fence(during, i); err != nil {
-			return 0, cmp.Or(l.Err(), err)
-		}
-	}
-	// A token that became certain after the end of the lease may be smaller than those of later leases.
-	if err := l.Err(); errors.Is(err, ErrLost) {
-		return 0, err
-	}
-	return token + l.offset, nil
 }
 
 // ValidUntil returns when the lease ends without a renewal.
@@ -188,19 +114,6 @@ func (l *Lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.watch.Elapsed()
-}
-
-// isOf reports whether l comes from a Locker.
-func (l *Lease) isOf(locker Locker) bool {
-	type owned interface{ isOf(l Locker) bool }
-	l.mu.Lock()
-	holder, ok := l.holder.(owned)
-	l.mu.Unlock()
-	if ok && holder.isOf(locker) {
-		return true
-	}
-	grant, ok := l.grant.(owned)
-	return ok && grant.isOf(locker) || l.from != nil && l.from == locker
 }
 
 // check ends the lease if its time is over, and returns its age. The caller holds the mutex.

@@ -49,13 +49,6 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 	return ctx, func() { cancel(nil) }
 }
 
-// leaseContext is a context that ends with a lease.
-type leaseContext struct {
-	context.Context
-
-	cancel context.CancelCauseFunc
-}
-
 // firstContexts is how many contexts a lease keeps before it looks for ended ones.
 const firstContexts = 16
 

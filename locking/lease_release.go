@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/railtoken/railtoken/locking/backend"
 )
 
 const (
@@ -81,44 +79,3 @@ func (l *Lease) ShouldNotify() bool { return l != nil && l.notify.Load() }
 // HandedOff reports, after Release, whether a [Gate] has handed the keys off to the next caller of this process. Then
 // they are still locked, and [Lease.ShouldNotify] is meaningless.
 func (l *Lease) HandedOff() bool { return l != nil && l.handedOff.Load() }
-
-// block returns how many tokens the backend has reserved for each key.
-func (l *Lease) block() int {
-	if g, ok := l.grant.(backend.BlockGrant); ok {
-		return g.Block()
-	}
-	return 1
-}
-
-// setHolder attaches the lease to a Gate. It returns false if another Gate has the lease.
-func (l *Lease) setHolder(h holder) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.holder != nil {
-		return false
-	}
-	l.holder = h
-	if errors.Is(l.cause, ErrLost) {
-		go h.lost(l)
-	}
-	return true
-}
-
-// next ends the lease and returns one with the next token for another holder. It returns nil if the lease is over, less
-// than a third of its TTL is left, or MaxHold is near: then a renewal for less than the TTL may be under way, which
-// would shorten the next holder's lease.
-func (l *Lease) next(h holder, opts Options) *Lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.check()
-	if l.cause != nil || l.term.TTL != opts.TTL || l.term.EndsSoon(now) || l.term.MaxHold-now < l.term.TTL {
-		return nil
-	}
-	next := &Lease{
-		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
-		term: l.term.HandedOff(now, opts.MaxHold),
-	}
-	next.start(next.term.Next(now).Sleep)
-	l.end(ErrReleased)
-	return next
-}

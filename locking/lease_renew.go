@@ -55,25 +55,6 @@ func (l *Lease) renewGrant(ctx context.Context, ttl time.Duration) error {
 	return lossOf(l.keys, l.grant.Renew(ctx, ttl))
 }
 
-// renewFirstTimeout bounds the renewal of a lease that no holder has yet, because its holder waits for it.
-const renewFirstTimeout = 5 * time.Second
-
-// renewFirst renews a lease that no holder has yet.
-func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(l.term.Until-sent, renewFirstTimeout))
-	defer cancel()
-	err := l.renewGrant(ctx, ttl)
-	switch {
-	case errors.Is(err, ErrLost):
-		return err
-	case err != nil:
-		return &LostError{Keys: l.keys, Reason: LossExpired, Err: err}
-	case l.watch.Elapsed() < l.term.Until: // otherwise another holder may have had the keys in the meantime
-		l.term = l.term.Renewed(sent, ttl)
-	}
-	return nil
-}
-
 // tick renews the lease when a renewal is due, and ends it when its time is over. It is called by the timer, and when
 // the wall clock got ahead.
 func (l *Lease) tick() {

@@ -1,33 +1,18 @@
 package locking
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lockwire"
-
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/internal/subscription"
-)
-
-const (
-	// splitAttempts is how many attempts are made, with short pauses, while several callers each hold some of the nodes.
-	splitAttempts = 4
-	// splitRemaining is the longest Remaining in the refusal of such an attempt, after which no caller has the key.
-	splitRemaining = 100 * time.Millisecond
-	// refusalPause is the shortest duration of an attempt that fails without asking the servers. Otherwise callers that
-	// try again at once would keep the machine too busy to read the answer that ends the failures.
-	refusalPause = 5 * time.Millisecond
 )
 
 // Redlock is a [Locker] on several independent Redis masters, its nodes: at least three. The holder of a key has it on
@@ -137,89 +122,7 @@ func (r *Redlock) closeBy(deadline time.Time) error {
 	return errors.Join(errs...)
 }
 
-// Acquire makes one attempt: see [Locker]. When several callers each get some of the nodes, so that none has the key,
-// Acquire tries again a few times within milliseconds before it reports the key as held.
-//
-// The lease is valid at once. [Lease.Fence] may take another round trip if the counters of the nodes differ.
-func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepareFor(ctx, r, keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := opts.outlives(r.opts.FenceTTL); err != nil {
-		return nil, err
-	}
-	if opts.TTL > r.opts.MaxTTL {
-		return nil, fmt.Errorf("locking: TTL is %v, above MaxTTL, %v, "+
-			"for which a server that has restarted is kept from voting: "+
-			"lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
-	}
-	if opts.Label = lockwire.CleanLabel(opts.Label); opts.Label == "" {
-		opts.Label = r.opts.Label
-	}
-	redisKeys, err := lockwire.RedisKeys(keys, r.opts.RedisKey)
-	if err != nil {
-		return nil, err
-	}
-	r.blocking.add(math.MaxInt)
-	defer r.blocking.done()
-	var pauses *backoff.ExponentialBackOff
-	for attempt := 1; ; attempt++ {
-		if r.closing.Load() {
-			return nil, &OpError{Op: "acquire", Keys: keys, Err: redis.ErrClosed}
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, &OpError{Op: "acquire", Keys: keys, Err: err}
-		}
-		began := time.Now()
-		lease, verdict, err := r.attempt(ctx, keys, redisKeys, opts)
-		if left := refusalPause - time.Since(began); verdict == quorum.Unreachable && left > 0 {
-			sleep(ctx, left, nil)
-		}
-		if verdict != quorum.Split {
-			return lease, err
-		}
-		held, ok := errors.AsType[*HeldError](err)
-		if ok && (held.Holder.Remaining > splitRemaining || held.Holder.Remaining < 0) {
-			brief := *held
-			brief.Holder.Remaining = splitRemaining // callers without a majority give their nodes back
-			err = &brief
-		}
-		if attempt == splitAttempts {
-			return nil, err
-		}
-		if pauses == nil {
-			pauses = growing(time.Millisecond, time.Second, 2, 0.9)
-		}
-		if !sleep(ctx, pauses.NextBackOff(), nil) {
-			return nil, err
-		}
-	}
-}
-
-// attempt asks every node once.
-func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Options) (*Lease, quorum.Verdict, error) {
-	began := r.suspension.now()
-	g := newRedlockGrant(r, keys, redisKeys, opts)
-	verdict, err := g.acquire(ctx)
-	if err != nil {
-		g.abandon()
-		return nil, verdict, err
-	}
-	lease, err := newLease(ctx, g, keys, opts, began)
-	if err == nil && lease.age() >= r.opts.MaxTTL/2 {
-		// The proposal is so old that a server that has lost its data since then may have given a larger token.
-		_ = lease.Release(ctx)
-		g.tell() // others were refused meanwhile
-		return nil, verdict, &LostError{Keys: keys, Reason: LossExpired}
-	}
-	if err != nil {
-		g.abandon()
-		g.tell()
-		return nil, verdict, err
-	}
-	return lease, verdict, nil
-}
-
 // see keeps later proposals above counters of the nodes.
 func (r *Redlock) see(counters ...int64) { see(&r.clock, counters, r.opts.FenceTTL) }
+
+func (r *Redlock) lateReleases() *lateReleases { return &r.late }

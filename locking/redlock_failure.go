@@ -3,9 +3,6 @@ package locking
 import (
 	"errors"
 	"fmt"
-	"net"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -17,6 +14,10 @@ var (
 	errNodeTimeout = errors.New("no answer in time")
 	errOverload    = errors.New("too many calls are before this one")
 )
+
+// errTaking is the failure of a node that has not renewed a lock while an acquire call was under way. It proves no
+// loss, because that call may have raised the counter above the one in the renewal.
+var errTaking = errors.New("the lock is being taken there")
 
 // failure returns the errors of the nodes. The caller holds the mutex.
 func (g *redlockGrant) failure() error {
@@ -66,19 +67,4 @@ type quarantine struct{ *restartguard.RefusedError }
 
 func (q quarantine) Is(target error) bool {
 	return target == ErrQuarantined || q.RefusedError.Is(target)
-}
-
-// permanent reports whether another attempt would fail in the same way.
-func permanent(err error) bool {
-	if errors.Is(err, restartguard.ErrRefused) { // it is checked again
-		return false
-	}
-	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !rediswire.IsTransient(reply.Error()) || isClosed(err) ||
-		errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld)
-}
-
-// isClosed reports whether err says that the client was closed.
-func isClosed(err error) bool {
-	return errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
 }

@@ -3,25 +3,12 @@ package locking
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
-)
-
-// releaseState is how far the release on one node is.
-type releaseState int
-
-const (
-	kept      releaseState = iota
-	releasing              // the call is under way, or waits for the answer to the acquire call
-	released               // nothing of this owner is left on the node
-	taken                  // released, and another holder has had the key since
-	unclear                // the call had no answer, or could not be made
 )
 
 // abandon gives back what a failed attempt has taken. It waits for the nodes that have granted, for NodeTimeout at
@@ -91,37 +78,6 @@ func (g *redlockGrant) releaseOnce() error {
 	}
 }
 
-// releaseOutcome returns the outcome of the release so far. It is done when a majority of the nodes, each of which had
-// granted, has deleted the lock, so that the next owner finds it free; or when every node has answered. The caller
-// holds the mutex.
-func (g *redlockGrant) releaseOutcome() quorum.Outcome {
-	var deleted, lost, pending, failed int
-	for i, n := range g.nodes {
-		switch {
-		case n.release == taken:
-			lost++
-		case n.release == released && g.rules.Counters(i) != nil:
-			deleted++
-		case n.release == releasing:
-			pending++
-		case n.release == unclear:
-			failed++
-		}
-	}
-	switch {
-	case deleted >= quorum.Of(len(g.nodes)):
-		return quorum.Done
-	case lost > len(g.nodes)-quorum.Of(len(g.nodes)):
-		return quorum.Lost
-	case pending > 0:
-		return quorum.Open
-	case failed > 0:
-		return quorum.Unknown
-	default:
-		return quorum.Done
-	}
-}
-
 // releaseAll releases on the nodes for which which is true, unless that was done before. It waits without the mutex
 // until enough returns true, for NodeTimeout at most. The caller holds the mutex.
 func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
@@ -147,97 +103,4 @@ func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 	default:
 		sleep(context.Background(), g.redlock.opts.NodeTimeout, round)
 	}
-}
-
-// releaseChanged ends the wait for releases if that is possible, and updates what Close waits for. The caller holds the
-// mutex.
-func (g *redlockGrant) releaseChanged() {
-	if g.enough != nil && g.enough() {
-		close(g.round)
-		g.enough = nil
-	}
-	g.account()
-}
-
-// release sends the release call to node i. The caller holds the mutex.
-func (g *redlockGrant) release(i int, call *pipeline.Call) {
-	n := &g.nodes[i]
-	n.release = releasing
-	command := g.releaseCommand(g.rules.Counters(i))
-	if n.doubtful {
-		command = abandonCommand(&g.acquireCall, g.redlock.opts.FenceTTL, n.several, n.repeated)
-	}
-	if err := g.redlock.nodes[i].calls.Send(call.Of(command, i, g.onRelease)); err != nil {
-		n.release, n.failure = unclear, err
-		g.account()
-		g.retryRelease()
-	}
-}
-
-// releaseLate releases on node i, which has answered the acquire call after the locks were given back. The caller holds
-// the mutex.
-func (g *redlockGrant) releaseLate(i int) {
-	n := &g.nodes[i]
-	switch {
-	case n.release != releasing:
-	case n.outcome == unsent:
-		n.release = released
-		g.releaseChanged()
-	default:
-		g.release(i, &pipeline.Call{})
-	}
-}
-
-// releaseCommand returns the release call for a node with these counters, which are nil if unknown. The caller holds
-// the mutex.
-func (g *redlockGrant) releaseCommand(counters []int64) pipeline.Command {
-	common := g.tokens != nil && slices.Equal(counters, g.tokens)
-	if common && !g.releaseCall.Empty() {
-		return g.releaseCall
-	}
-	command := releaseCommand(&g.acquireCall, counters)
-	if common {
-		g.releaseCall = command
-	}
-	return command
-}
-
-// handleRelease records the answer of a node to the release call.
-func (g *redlockGrant) handleRelease(c *pipeline.Call) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := &g.nodes[c.Node]
-	reply, err := releaseReply{}, c.Err
-	if err == nil {
-		reply, err = parseRelease(c.Reply, len(g.keys))
-	}
-	g.notify = g.notify || reply.notify
-	switch {
-	case err != nil:
-		n.release, n.failure = unclear, err
-		n.repeated = n.repeated || outcomeOf(err) == unknown
-	case reply.lost > 0 && !n.repeated:
-		n.release = taken
-	default:
-		n.release = released
-	}
-	if g.freesLate(n, reply) && g.redlock.blocking.add(math.MaxInt) {
-		go func() {
-			defer g.redlock.blocking.done()
-			g.redlock.late.report(g.keys)
-		}()
-	}
-	g.releaseChanged()
-	g.retryRelease()
-}
-
-// freesLate reports whether the answer of a node to the release call has to be told: it has deleted what the server has
-// granted to an attempt after that was given back, or a majority has released at last what Release could not. The caller
-// holds the mutex.
-func (g *redlockGrant) freesLate(n *grantNode, reply releaseReply) bool {
-	if g.unreleased && g.releaseOutcome() == quorum.Done {
-		g.unreleased = false
-		return g.notify
-	}
-	return g.abandoned && n.doubtful && reply.notify
 }

@@ -3,21 +3,13 @@ package locking
 import (
 	"context"
 	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
-
-// errNotHeld is the failure of a node that does not renew a lock because another owner has it there, or has had it, or
-// because the node has forgotten it.
-var errNotHeld = errors.New("it does not have this lock, or no longer")
-
-// errTaking is the failure of a node that has not renewed a lock while an acquire call was under way. It proves no
-// loss, because that call may have raised the counter above the one in the renewal.
-var errTaking = errors.New("the lock is being taken there")
 
 // renewal is one renewal under way.
 type renewal struct {
@@ -108,9 +100,6 @@ func (g *redlockGrant) renewOutcome(r *renewal, calls []pipeline.Call) (quorum.O
 	return outcome, g.redlock.failure(r.failures)
 }
 
-// taking reports whether an acquire call to node i is unanswered. The caller holds the mutex.
-func (g *redlockGrant) taking(i int) bool { return g.nodes[i].asked && !g.nodes[i].answered }
-
 // answered records the outcome of the call to node i.
 func (r *renewal) answered(i int, ok bool, err error) {
 	if err == nil && !ok {
@@ -160,57 +149,31 @@ func (g *redlockGrant) retake(r *renewal) {
 	r.lost = nil
 }
 
-// askAgain sends an acquire call to node i that proposes the committed token. Of several keys it proposes the smallest
-// token, because a wrong counter must not spread from one key to another; the next renewal sets each key's own. It calls
-// then with the outcome under the mutex, unless then is nil, or askAgain itself fails. The caller holds the mutex.
-func (g *redlockGrant) askAgain(i int, ttl time.Duration, then func(err error)) error {
-	opts, n := g.opts, &g.nodes[i]
-	opts.TTL, opts.Notify = ttl, 0
-	strict := g.redlock.opts.Guard == GuardStrict
-	token := slices.Min(g.tokens)
-	request := acquireCommand(g.redlock.acquire, g.redisKeys, g.owner, g.redlock.opts.FenceTTL, token, opts, strict)
-	if strict {
-		n.sent, n.retried = time.Now(), true // the next renewal tries again
-		request.Add(g.redlock.nodes[i].guard.Identity())
-	}
-	err := g.redlock.nodes[i].calls.Send(new(pipeline.Call).Of(request, i, func(c *pipeline.Call) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		err := g.askedAgain(c)
-		if then != nil {
-			then(err)
-		}
-	}))
-	if err == nil {
-		n.several = n.several || n.asked
-		n.asked, n.answered = true, false // a release waits for the answer
-	}
-	return err
+// lost returns the error of a grant whose locks are other owners'.
+func (g *redlockGrant) lost(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, min(readTimeout, 2*g.redlock.opts.NodeTimeout))
+	defer cancel()
+	return lostError(g.keys, g.redisKeys, g.owner, cause, func(record string) string {
+		return g.redlock.readAny(ctx, record)
+	})
 }
 
-// askedAgain records the answer of a node to an acquire call of askAgain, and returns its failure. The caller holds the
-// mutex.
-func (g *redlockGrant) askedAgain(c *pipeline.Call) error {
-	i := c.Node
-	n := &g.nodes[i]
-	n.answered = true
-	tops, held, _, err := g.parse(c)
-	switch {
-	case err != nil:
-		n.failure = err
-		if outcome := outcomeOf(err); outcome != unsent {
-			n.outcome = outcome
-			n.doubtful = n.doubtful || outcome == unknown
-		}
-	case held == nil:
-		g.redlock.see(tops...)
-		g.rules.Retaken(i, tops)
-		fallthrough
-	default:
-		n.outcome = outcomeOf(nil)
+// readAny returns the value of a Redis key on the first node that has one, or an empty string.
+func (r *Redlock) readAny(ctx context.Context, key string) string {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := make(chan string, len(r.nodes))
+	var all sync.WaitGroup
+	for _, n := range r.nodes {
+		all.Go(func() {
+			if text, err := n.client.Get(ctx, key).Result(); err == nil {
+				found <- text
+			}
+		})
 	}
-	if g.ended {
-		g.releaseLate(i)
-	}
-	return err
+	go func() {
+		all.Wait()
+		close(found)
+	}()
+	return <-found
 }

@@ -74,9 +74,15 @@ func (l *Lease) hasOwner(value string) bool {
 	return ok && g.hasOwner(value)
 }
 
-func (g *singleGrant) hasOwner(value string) bool  { return g.owner == value }
-func (g *redlockGrant) hasOwner(value string) bool { return g.owner == value }
-
-func (g *joinedGrant) hasOwner(value string) bool {
-	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.hasOwner(value) })
+// isOf reports whether l comes from a Locker.
+func (l *Lease) isOf(locker Locker) bool {
+	type owned interface{ isOf(l Locker) bool }
+	l.mu.Lock()
+	holder, ok := l.holder.(owned)
+	l.mu.Unlock()
+	if ok && holder.isOf(locker) {
+		return true
+	}
+	grant, ok := l.grant.(owned)
+	return ok && grant.isOf(locker) || l.from != nil && l.from == locker
 }

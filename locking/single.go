@@ -8,20 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/backlog"
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/lockwire"
-
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
-
-// DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
-const DefaultFenceTTL = time.Hour
 
 const (
 	singleLeaders  = 2
@@ -55,24 +50,6 @@ type SingleOptions struct {
 // Validate returns an error that lists all problems with the options, or nil.
 func (o SingleOptions) Validate() error {
 	return checkFenceTTL(o.FenceTTL)
-}
-
-// setDefaults fills in the defaults of the options that Single and Redlock share.
-func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) string) {
-	if *label = lockwire.CleanLabel(*label); *label == "" {
-		*label = lockwire.CleanLabel(DefaultLabel())
-	}
-	if *fenceTTL == 0 {
-		*fenceTTL = DefaultFenceTTL
-	}
-	if *redisKey == nil {
-		*redisKey = lockwire.LockKey
-	}
-}
-
-// checkFenceTTL allows twice the longest MaxHold, which it must exceed.
-func checkFenceTTL(d time.Duration) error {
-	return leasing.CheckDurationUpTo("locking: FenceTTL", d, MinTTL, 2*leasing.Most)
 }
 
 // Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the
@@ -181,66 +158,6 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 	return redisKeys[0], redisKeys[2]
 }
 
-// Acquire makes one attempt: see [Locker]. An unanswered attempt is undone and repeated, as often as the client's
-// MaxRetries allows.
-func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepareFor(ctx, s, keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := opts.outlives(s.fenceTTL); err != nil {
-		return nil, err
-	}
-	label := s.label
-	if opts.Label != "" {
-		label = lockwire.CleanLabel(opts.Label)
-	}
-	parts, err := s.parts(keys)
-	if err != nil {
-		return nil, err
-	}
-	if s.fitness != nil {
-		if err := s.fitness.check(ctx); err != nil {
-			return nil, &OpError{Op: "acquire", Keys: keys, Err: err}
-		}
-	}
-	var pauses *backoff.ExponentialBackOff
-	for retries := 0; ; retries++ {
-		if s.pending.Closed() { // it could not be given back
-			return nil, &OpError{Op: "acquire", Keys: keys, Err: redis.ErrClosed}
-		}
-		lease, undone, err := s.attempt(ctx, keys, parts, label, opts)
-		if err == nil || !undone || retries == s.retries || !errors.Is(err, ErrUnavailable) {
-			return lease, err
-		}
-		if pauses == nil {
-			pauses = newRetryPauses()
-		}
-		if !sleep(ctx, pauses.NextBackOff(), nil) {
-			return nil, err
-		}
-	}
-}
-
-// attempt asks for the keys once. After an error, undone reports whether nothing is left of the attempt.
-func (s *Single) attempt(
-	ctx context.Context, keys []string, parts []part, label string, opts Options,
-) (lease *Lease, undone bool, err error) {
-	began := s.suspension.now()
-	owner := lockwire.NewOwner(label, opts.block, began.watch.Last())
-	g := &singleGrant{single: s, owner: owner, block: opts.block, ttl: opts.TTL}
-	for i := range parts {
-		g.parts = parts[:i+1]
-		if err := g.acquire(ctx, &parts[i], opts); err != nil {
-			return nil, g.giveBack(ctx), err
-		}
-	}
-	if lease, err = newLease(ctx, g, keys, opts, began); err != nil {
-		return nil, g.giveBack(ctx), err
-	}
-	return lease, false, nil
-}
-
 // Watch watches for releases of the keys: see [Watcher].
 func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := subscription.NewNotifier()
@@ -275,3 +192,5 @@ func (s *Single) parts(keys []string) ([]part, error) {
 	}
 	return parts, nil
 }
+
+func (s *Single) lateReleases() *lateReleases { return &s.late }

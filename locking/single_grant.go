@@ -8,14 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
-	"github.com/railtoken/railtoken/internal/rediswire"
 )
-
-// cleanupTimeout is how long a failed attempt waits for being given back.
-const cleanupTimeout = time.Second
 
 // singleGrant is one acquisition on a [Single].
 type singleGrant struct {
@@ -27,95 +22,8 @@ type singleGrant struct {
 	tops   []int64 // the last token of each key's block
 }
 
-// acquire takes one part and records its tokens.
-func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
-	proposal := -g.single.clock.Last()
-	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, g.single.fenceTTL, proposal, opts, false)
-	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(p.acquire, 0, nil))
-	p.asked = outcomeOf(err)
-	if err != nil {
-		if isMoving(err) || isUnserved(err) {
-			p.asked = unsent
-		}
-		return &OpError{Op: "acquire", Keys: p.keys, Err: classify(ctx, err)}
-	}
-	tops, held, value, err := parseAcquire(reply, p.keys)
-	if err != nil {
-		return &OpError{Op: "acquire", Keys: p.keys, Err: err}
-	}
-	if held != nil {
-		p.asked = unsent // a refused script changes nothing
-		if err := reentry(ctx, held, value); err != nil {
-			return err
-		}
-		return held
-	}
-	see(&g.single.clock, tops, g.single.fenceTTL)
-	if g.tops == nil {
-		g.tops = tops
-	} else {
-		g.tops = append(g.tops, tops...)
-	}
-	return nil
-}
-
 // Block returns how many consecutive tokens are reserved.
 func (g *singleGrant) Block() int { return g.block }
-
-// classify makes err match ErrUnavailable if another attempt may succeed: unless the caller has ended this one, or the
-// server has refused it for good. A timeout of the connection looks like one of the caller, so ctx decides which it is.
-func classify(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
-		return err
-	}
-	if reply, ok := errors.AsType[redis.Error](err); ok && !rediswire.IsTransient(reply.Error()) {
-		return foreign(err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, rediswire.WithRules(err))
-}
-
-// giveBack releases what a failed attempt may have taken, and reports whether nothing is left of it. Unanswered calls
-// are repeated in the background. Other callers may have been refused because of the attempt.
-func (g *singleGrant) giveBack(ctx context.Context) bool {
-	var calls []*retry
-	giveBack := func(d time.Duration, keys []string, call func(ctx context.Context) (releaseReply, error)) {
-		calls = append(calls, repeat(g.single.pending, d, nil, false, call, func() { g.single.late.report(keys) }))
-	}
-	for i := range g.parts {
-		p := &g.parts[i]
-		switch p.asked {
-		case unsent:
-		case answered:
-			giveBack(g.ttl, p.keys, func(ctx context.Context) (releaseReply, error) {
-				reply, err := g.run(ctx, releaseCommand(&p.acquire, nil), p)
-				if isMoving(err) {
-					return g.releaseMoving(ctx, *p)
-				}
-				return reply, err
-			})
-		case unknown:
-			repeated := false
-			giveBack(lateRetry, p.keys, func(ctx context.Context) (releaseReply, error) {
-				reply, err := g.run(ctx, abandonCommand(&p.acquire, g.single.fenceTTL, false, repeated), p)
-				repeated = repeated || outcomeOf(err) == unknown
-				return reply, err
-			})
-		}
-	}
-	return settled(ctx, calls)
-}
-
-// run runs a command that releases a part.
-func (g *singleGrant) run(ctx context.Context, c pipeline.Command, p *part) (releaseReply, error) {
-	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(c, 0, nil))
-	if err != nil {
-		return releaseReply{}, err
-	}
-	return parseRelease(reply, len(p.keys))
-}
 
 // Fence returns the first token of the block of the i-th key.
 func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) {
@@ -247,3 +155,17 @@ func (g *singleGrant) repeatRelease(
 }
 
 func (g *singleGrant) isOf(l Locker) bool { return l == Locker(g.single) }
+
+func (g *singleGrant) hasOwner(value string) bool { return g.owner == value }
+
+// lost returns the error of a part that is another owner's.
+func (g *singleGrant) lost(ctx context.Context, p *part, position int) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	at := position - 1
+	return lostError(p.keys[at:position], p.redisKeys[3*at:3*position], g.owner, nil, func(record string) string {
+		return g.single.client.Get(ctx, record).Val()
+	})
+}
+
+func (g *singleGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,3 +82,22 @@ func storeID(ctx context.Context, client redis.UniversalClient) (string, error) 
 	}
 	return client.Get(ctx, lockwire.StoreKey).Result() // that of whoever was first
 }
+
+// backendOf returns the name of a locker's backend: redis, redlock, or that of the package that implements it.
+func backendOf(locker any) string {
+	if l, ok := locker.(interface{ backendName() string }); ok {
+		return l.backendName()
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(fmt.Sprintf("%T", locker), "*"), ".")
+	return name
+}
+
+func (g *Gate) backendName() string { return backendOf(g.inner) }
+
+func (f *followedLocker) backendName() string { return backendOf(f.inner) }
+
+func (l *backendLocker) backendName() string { return backendOf(l.backend) }
+
+func (*Single) backendName() string { return "redis" }
+
+func (*Redlock) backendName() string { return "redlock" }

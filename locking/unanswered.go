@@ -26,64 +26,17 @@ const (
 	lateRetry = 10 * time.Minute
 )
 
-// growing returns pauses that grow by a factor from first to longest, each longer or shorter by up to the jitter.
-func growing(first, longest time.Duration, factor, jitter float64) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(longest),
-		backoff.WithMultiplier(factor), backoff.WithRandomizationFactor(jitter), backoff.WithMaxElapsedTime(0))
-}
-
 // newRetryPauses returns the pauses between repeated calls.
 func newRetryPauses() *backoff.ExponentialBackOff { return growing(firstRetry, maxRetry, 1.5, 0.2) }
+
+// cleanupTimeout is how long a failed attempt waits for being given back.
+const cleanupTimeout = time.Second
 
 // errTooManyRetries is the error of an unanswered call that is not repeated.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
 
 // errUnanswered is the error of a call that ended without another error.
 var errUnanswered = errors.New("there is no answer yet")
-
-// pending counts what a Locker still has to tell its servers. The zero value is ready for use.
-type pending struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed when n is 0; nil when nothing waits for that
-}
-
-// add counts one more, unless n is at limit.
-func (p *pending) add(limit int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.n >= limit {
-		return false
-	}
-	p.n++
-	return true
-}
-
-// done counts one less.
-func (p *pending) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.n--
-	if p.n == 0 && p.none != nil {
-		close(p.none)
-		p.none = nil
-	}
-}
-
-// wait returns when n is 0, or after d.
-func (p *pending) wait(d time.Duration) {
-	p.mu.Lock()
-	if p.n == 0 {
-		p.mu.Unlock()
-		return
-	}
-	if p.none == nil {
-		p.none = make(chan struct{})
-	}
-	none := p.none
-	p.mu.Unlock()
-	sleep(context.Background(), d, none)
-}
 
 // newBacklog returns the backlog of a [Single]: its calls are repeated in the background, also those of attempts and
 // releases that are under way when it is closed, for cleanupTimeout at most.

@@ -6,58 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/backend"
 )
 
 var snapshotScript = redis.NewScript(lockwire.Snapshot)
-
-// forgiveFor is how long forgive waits for an answer.
-const forgiveFor = 5 * time.Second
-
-// forgive lets the success of a holder count although its lease has expired, as [Lease.MarkCommitted] does, if no other
-// owner has had the keys until now: then exclusion has held for all of the work. The store has mostly stood still, so
-// the question is repeated for up to 5 s, also when ctx ends, but not once stopping is closed.
-func (l *Lease) forgive(ctx context.Context, stopping <-chan struct{}) {
-	loss, ok := errors.AsType[*LostError](l.Err())
-	if !ok || loss.Reason != LossExpired || l.Committed() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgiveFor)
-	defer cancel()
-	pauses := growing(20*time.Millisecond, 500*time.Millisecond, 1.5, 0.5)
-	for {
-		ours, err := l.untouched(ctx)
-		if ours {
-			l.MarkCommitted()
-		}
-		if err == nil {
-			return
-		}
-		select {
-		case <-stopping:
-			return
-		default:
-		}
-		if !sleep(ctx, pauses.NextBackOff(), stopping) {
-			return
-		}
-	}
-}
-
-// untouched reports whether no other owner has had a key of the lease since it was granted: see
-// [backend.UntouchedGrant]. A grant that cannot tell says false.
-func (l *Lease) untouched(ctx context.Context) (bool, error) {
-	if g, ok := l.grant.(backend.UntouchedGrant); ok {
-		return g.Untouched(ctx)
-	}
-	return false, nil
-}
 
 // Untouched looks at the lock and the fence counter of each key. The counter is the one that the lease has left there:
 // every grant to another owner, and every deposition, raises it, and nothing lowers it (docs/design.md, 3.4). A program
@@ -115,16 +71,6 @@ func (g *redlockGrant) Untouched(ctx context.Context) (bool, error) {
 	default:
 		return false, errors.Join(errs...)
 	}
-}
-
-// Untouched asks each part.
-func (g *joinedGrant) Untouched(ctx context.Context) (bool, error) {
-	for _, part := range g.parts {
-		if ours, err := part.untouched(ctx); err != nil || !ours {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // leftAlone looks at the locks of one owner and at their counters on one server. redisKeys has the lock, fence counter
