@@ -191,18 +191,24 @@ func followDepositions(locker any) (stop func(), err error) {
 // deposed renews the leases of an owner. A lease that is handed off meanwhile has the same owner, so deposed looks
 // again as long as it finds one that it has not seen.
 func (d *suspensionDetector) deposed(name string) {
-	seen := map[*Lease]bool{}
+	seen := map[timed]bool{}
 	for found := true; found; {
 		found = false
 		d.mu.Lock()
 		for l := range d.leases {
-			if g, ok := l.grant.(interface{ ownedBy(name string) bool }); ok && !seen[l] && g.ownedBy(name) {
+			if !seen[l] && l.ownedBy(name) {
 				seen[l], found = true, true
 				go l.verify()
 			}
 		}
 		d.mu.Unlock()
 	}
+}
+
+// ownedBy reports whether the owner of the lease's locks has this name.
+func (l *Lease) ownedBy(name string) bool {
+	g, ok := l.grant.(interface{ ownedBy(name string) bool })
+	return ok && g.ownedBy(name)
 }
 
 // verify renews a lease to learn whether it is lost.

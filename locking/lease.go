@@ -122,7 +122,7 @@ func (l *Lease) check() (now time.Duration) {
 	if l.cause != nil {
 		return now
 	}
-	if joined, ok := l.grant.(*joinedGrant); ok {
+	if joined, ok := l.grant.(interface{ lost() error }); ok {
 		if err := joined.lost(); err != nil {
 			l.end(err)
 			return now

@@ -20,7 +20,7 @@ type missing struct {
 	node int
 
 	mu     sync.Mutex
-	grants map[*redlockGrant]struct{}
+	grants map[retaker]struct{}
 	busy   bool // a round is under way, or due
 	size   int  // how many grants the next round takes
 	pause  time.Duration
@@ -28,12 +28,17 @@ type missing struct {
 	well   bool
 }
 
+// retaker is a grant that can take its lock again on a node: see redlockGrant.retakeMissing.
+type retaker interface {
+	retakeMissing(node int, then func(well bool)) error
+}
+
 // add adds a grant whose lock the node misses.
-func (m *missing) add(g *redlockGrant) {
+func (m *missing) add(g retaker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.grants == nil {
-		m.grants = map[*redlockGrant]struct{}{}
+		m.grants = map[retaker]struct{}{}
 	}
 	m.grants[g] = struct{}{}
 	if !m.busy {
@@ -43,7 +48,7 @@ func (m *missing) add(g *redlockGrant) {
 }
 
 // drop removes a grant.
-func (m *missing) drop(g *redlockGrant) {
+func (m *missing) drop(g retaker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.grants, g)
@@ -52,7 +57,7 @@ func (m *missing) drop(g *redlockGrant) {
 // round asks the node for the locks of some grants.
 func (m *missing) round() {
 	m.mu.Lock()
-	var some []*redlockGrant
+	var some []retaker
 	for g := range m.grants {
 		if some = append(some, g); len(some) == m.size {
 			break

@@ -81,7 +81,7 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
 	if err != nil {
-		if isMoving(err) || isUnserved(err) {
+		if rediswire.IsMoving(err) || rediswire.IsUnserved(err) {
 			p.asked = unsent
 		}
 		return &OpError{Op: "acquire", Keys: p.keys, Err: classify(ctx, err)}
@@ -135,8 +135,8 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 		case answered:
 			giveBack(g.ttl, p.keys, func(ctx context.Context) (releaseReply, error) {
 				reply, err := g.run(ctx, releaseCommand(&p.acquire, nil), p)
-				if isMoving(err) {
-					return g.releaseMoving(ctx, *p)
+				if rediswire.IsMoving(err) {
+					return g.single.releaseMoving(ctx, *p, g.owner)
 				}
 				return reply, err
 			})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // singleGrant is one acquisition on a [Single].
@@ -44,8 +45,8 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.keys))
 		}
-		if isMoving(err) {
-			lost, err = g.renewMoving(ctx, p, ttl)
+		if rediswire.IsMoving(err) {
+			lost, err = g.single.renewMoving(ctx, p, g.owner, ttl)
 		}
 		if err != nil {
 			return &OpError{Op: "renew", Keys: p.keys, Err: foreign(err)}
@@ -121,8 +122,8 @@ func (g *singleGrant) readRelease(
 		reply, err = parseRelease(answer, len(p.keys))
 	}
 	sure = true
-	if isMoving(err) {
-		reply, err = g.releaseMoving(ctx, p)
+	if rediswire.IsMoving(err) {
+		reply, err = g.single.releaseMoving(ctx, p, g.owner)
 		sure = err == nil // it may have released some of the keys
 	}
 	return reply, sure && outcomeOf(err) != unknown, err

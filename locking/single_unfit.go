@@ -21,6 +21,8 @@ const (
 	unfitFor = time.Second
 	// fitnessPatience is how long an attempt waits for the answer. A server that hangs then fails the attempt itself.
 	fitnessPatience = 500 * time.Millisecond
+	// fitnessTimeout is how long the servers may take to answer.
+	fitnessTimeout = 2 * time.Second
 )
 
 // fitness knows whether the servers of a [Single] may evict keys, and thus locks that are held. It asks with INFO
@@ -68,7 +70,7 @@ func (f *fitness) check(ctx context.Context) error {
 
 // ask asks all servers.
 func (f *fitness) ask(answered chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), singleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), fitnessTimeout)
 	defer cancel()
 	known, refusal := evicting(ctx, f.client)
 	f.mu.Lock()

@@ -30,19 +30,26 @@ type suspensionDetector struct {
 
 	mu      sync.Mutex
 	watch   leasing.Stopwatch
-	leases  map[*Lease]struct{}
+	leases  map[timed]struct{}
 	running bool
+}
+
+// timed is a [Lease] as its suspensionDetector knows it.
+type timed interface {
+	tick()
+	ownedBy(name string) bool
+	verify()
 }
 
 // now returns the present moment, for leases that use this detector.
 func (d *suspensionDetector) now() instant { return instant{leasing.StartStopwatch(d.read), d} }
 
 // add registers a lease.
-func (d *suspensionDetector) add(l *Lease) {
+func (d *suspensionDetector) add(l timed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.leases == nil {
-		d.leases = map[*Lease]struct{}{}
+		d.leases = map[timed]struct{}{}
 	}
 	d.leases[l] = struct{}{}
 	if !d.running {
@@ -53,7 +60,7 @@ func (d *suspensionDetector) add(l *Lease) {
 }
 
 // drop removes a lease.
-func (d *suspensionDetector) drop(l *Lease) {
+func (d *suspensionDetector) drop(l timed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.leases, l)
@@ -67,7 +74,7 @@ func (d *suspensionDetector) check() {
 		return
 	}
 	time.AfterFunc(suspensionInterval, d.check)
-	var all []*Lease
+	var all []timed
 	if d.watch.GotAhead() > clockSlack {
 		all = slices.Collect(maps.Keys(d.leases))
 	}

@@ -68,6 +68,17 @@ func IsRefusal(err error) bool {
 	return slices.Contains(refusals, word) || IsUnrun(err) || reply.Error() == "ERR max number of clients reached"
 }
 
+// IsMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
+// another server. HasErrorPrefix allocates for nil, too.
+func IsMoving(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
+
+// IsUnserved reports whether the servers of a Redis Cluster have sent a client to each other as often as it goes, so
+// that none has run the script. For a moment at the end of a move, the server that had the slot may already have given
+// it up while the other one has not taken it over.
+func IsUnserved(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
 // IsForeign reports whether err says that another program uses the Redis key of a lock or of its fence counter. A lock
 // script that ends so has taken nothing.
 func IsForeign(err error) bool {
