@@ -6,52 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
-	"github.com/railtoken/railtoken/internal/colocated"
 )
-
-// Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
-type Tasks interface {
-	// Fetched is called for each task that the server has fetched, before asynq has it.
-	Fetched(t Fetched)
-	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
-	// asynq gets err. Otherwise ended, unless it is nil, is called once the run has ended in Redis, as far as is known.
-	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, ended func(), err error)
-	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
-	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
-	Release(a Acknowledgement) (r *colocated.Release, lost func())
-}
-
-// Fetched is a task that was fetched.
-type Fetched = intake.Task
-
-// Parking has tasks parked by the script that fetches them.
-type Parking = intake.Parking
-
-// Parked are tasks that were parked so.
-type Parked = intake.Parked
-
-// Acknowledgement is what asynq does with a task whose run has ended.
-type Acknowledgement struct {
-	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
-	// With an unsupported version of asynq it is requeue or empty.
-	Script    string
-	Queue, ID string
-	// Counted reports that asynq would raise its retry count, because the run has failed.
-	Counted bool
-	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
-	// have begun another run since.
-	Repeated bool
-}
-
-// Requeues reports whether asynq puts the task back because the server shuts down.
-func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
 
 // acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not as the script
 // needs them.
@@ -83,30 +44,6 @@ const doneScript = "done"
 
 // texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
 var texts sync.Map
-
-// taskSet is a set of tasks, nearly always empty. It is safe for concurrent use.
-type taskSet struct {
-	size  atomic.Int64
-	tasks sync.Map
-}
-
-func (t *taskSet) add(queue, id string) {
-	if _, known := t.tasks.LoadOrStore(queue+"/"+id, nil); !known {
-		t.size.Add(1)
-	}
-}
-
-// remove reports whether the task was in the set.
-func (t *taskSet) remove(queue, id string) bool {
-	if t.size.Load() == 0 {
-		return false
-	}
-	_, known := t.tasks.LoadAndDelete(queue + "/" + id)
-	if known {
-		t.size.Add(-1)
-	}
-	return known
-}
 
 // acknowledge ends a run: Tasks may answer, else the next tasks are fetched with it, or asynq's script is sent alone.
 // text is that of the script if go-redis sends it, and empty otherwise.
@@ -179,17 +116,6 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	}
 	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
 		return answer(ctx, sum, nil)
-	}
-	return cmd
-}
-
-// answer returns the command that asynq gets for a script that was not sent.
-func answer(ctx context.Context, sum string, err error) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, "evalsha", sum)
-	if err != nil {
-		cmd.SetErr(err)
-	} else {
-		cmd.SetVal("OK")
 	}
 	return cmd
 }

@@ -69,9 +69,3 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 	}
 	return c.UniversalClient.Eval(ctx, script, keys, args...)
 }
-
-// noScriptError makes go-redis send the text of a script.
-type noScriptError struct{}
-
-func (noScriptError) Error() string { return "NOSCRIPT" }
-func (noScriptError) RedisError()   {}

@@ -27,13 +27,6 @@ type look struct {
 	nothing bool // until then nothing is delayed
 }
 
-// Beside is another key that some looks of an idle server are for, too, so that it takes no command of its own.
-type Beside struct {
-	Key  string      // none when empty
-	Due  func() bool // reports whether the next look is for it
-	None func()      // is called when a look has found that the key does not exist
-}
-
 // forwardRound is longer than asynq takes to forward what is due in all queues, and shorter than the time between two
 // rounds.
 const forwardRound = 100 * time.Millisecond

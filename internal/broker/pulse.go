@@ -25,14 +25,6 @@ type Pulse struct {
 	Interval time.Duration // the longest pause of an idle server between two fetches
 }
 
-// Pulse returns what is known now.
-func (c *Conn) Pulse() Pulse {
-	p := c.pulse.read()
-	p.Busy = c.tasks == nil || c.foreign.Load() || c.intake.Full()
-	p.Interval = c.pacer.interval
-	return p
-}
-
 // pulse records what becomes a [Pulse]. It is safe for concurrent use.
 type pulse struct {
 	mu  sync.Mutex

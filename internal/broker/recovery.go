@@ -1,12 +1,8 @@
 package broker
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -50,22 +46,4 @@ func (r *recovery) withholds(leases string, now time.Time) bool {
 		r.withheld[leases] = lately
 	}
 	return lately
-}
-
-// missed notes the error of a call, if Redis has not carried it out. While the slot of a queue moves, Redis is there.
-func (c *Conn) missed(err error) {
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") && !Moving(err) {
-		c.recovery.failed(time.Now(), c.pulse.read().Answered)
-	}
-}
-
-// recover has asynq's recoverer look for tasks whose leases have ended.
-func (c *Conn) recover(ctx context.Context, sum string, keys []string, send func(context.Context) *redis.Cmd) *redis.Cmd {
-	cmd := send(ctx)
-	c.pulse.called(cmd.Err())
-	if cmd.Err() == nil && len(keys) > 0 && c.recovery.withholds(keys[0], time.Now()) {
-		cmd = redis.NewCmd(ctx, "evalsha", sum)
-		cmd.SetVal([]any{})
-	}
-	return cmd
 }

@@ -1,8 +1,11 @@
 package broker
 
 import (
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"context"
+	"crypto/sha1"
 	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 )
@@ -107,4 +110,22 @@ func KindOf(sum string, keys []string) (kind Kind, known bool) {
 	default:
 		return Ack, false
 	}
+}
+
+// noScriptError makes go-redis send the text of a script.
+type noScriptError struct{}
+
+func (noScriptError) Error() string { return "NOSCRIPT" }
+
+func (noScriptError) RedisError() {}
+
+// answer returns the command that asynq gets for a script that was not sent.
+func answer(ctx context.Context, sum string, err error) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, "evalsha", sum)
+	if err != nil {
+		cmd.SetErr(err)
+	} else {
+		cmd.SetVal("OK")
+	}
+	return cmd
 }

@@ -1,0 +1,103 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+)
+
+// Options configures a [Conn].
+type Options struct {
+	// Interval is the longest pause of an idle server between two checks of its queues.
+	Interval time.Duration
+	// Queues are those of the server with their priorities, Strict is its StrictPriority, and Slots its Concurrency.
+	Queues map[string]int
+	Strict bool
+	Slots  int
+	// Background runs a call until Redis has answered it, for at most limit; it reports false when the process is
+	// ending. When nil, each call has a goroutine of its own.
+	Background func(limit time.Duration, do func(context.Context)) bool
+	// Stopping, once it is closed, ends every pause: close it when the server begins to shut down. Nil never ends one.
+	Stopping <-chan struct{}
+	// Wakes ends a pause when a task is ready; the servers of a process share it. Nil never ends one.
+	Wakes Wakes
+	// Tasks learns of the tasks of the server, and answers their acknowledgements. When nil, every script is asynq's
+	// own.
+	Tasks Tasks
+	// Locks are taken with the tasks of some Types, and released with their acknowledgements, if they are on the Redis of
+	// the tasks. Freed is called with keys that were released because their task goes back, if others wait for one.
+	Locks colocated.Locks
+	Types *colocated.Types
+	Freed func(keys []string)
+	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
+	// parked once that is done. When nil, asynq gets all tasks.
+	Park func(f Fetched, parked func()) bool
+	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
+	KeysIn func(message string) string
+	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	Parking *Parking
+	// Beside is looked at by the looks of the server while it is idle, unless the client has several nodes.
+	Beside Beside
+	// Foreign is set once a script of an asynq is seen that is not recognised: see [Recognise]. The servers of a process
+	// share it; when nil, the Conn has its own. From then on the server fetches no task, unless Plain is set. With Plain
+	// asynq fetches by its own script, and Tasks learns of no new runs.
+	Foreign *atomic.Bool
+	Plain   bool
+	// Logger receives an error or a warning then; nil disables it.
+	Logger *slog.Logger
+	// Ready, when not nil, is called before each fetch. When it returns an error, the fetch fails with it: asynq logs
+	// it, and the server fetches no task.
+	Ready func(context.Context) error
+}
+
+// CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: asynq's own pause between two
+// checks for tasks. The Conn makes the real pause.
+const CheckInterval = time.Millisecond
+
+// Beside is another key that some looks of an idle server are for, too, so that it takes no command of its own.
+type Beside struct {
+	Key  string      // none when empty
+	Due  func() bool // reports whether the next look is for it
+	None func()      // is called when a look has found that the key does not exist
+}
+
+// Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
+type Tasks interface {
+	// Fetched is called for each task that the server has fetched, before asynq has it.
+	Fetched(t Fetched)
+	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
+	// asynq gets err. Otherwise ended, unless it is nil, is called once the run has ended in Redis, as far as is known.
+	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, ended func(), err error)
+	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
+	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
+	Release(a Acknowledgement) (r *colocated.Release, lost func())
+}
+
+// Fetched is a task that was fetched.
+type Fetched = intake.Task
+
+// Parking has tasks parked by the script that fetches them.
+type Parking = intake.Parking
+
+// Parked are tasks that were parked so.
+type Parked = intake.Parked
+
+// Acknowledgement is what asynq does with a task whose run has ended.
+type Acknowledgement struct {
+	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
+	// With an unsupported version of asynq it is requeue or empty.
+	Script    string
+	Queue, ID string
+	// Counted reports that asynq would raise its retry count, because the run has failed.
+	Counted bool
+	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
+	// have begun another run since.
+	Repeated bool
+}
+
+// Requeues reports whether asynq puts the task back because the server shuts down.
+func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }

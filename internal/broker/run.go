@@ -1,0 +1,130 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// EvalSha runs a script by its SHA-1.
+func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
+	return c.run(ctx, "", sum, keys, args,
+		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
+}
+
+// Eval runs a script by its text. go-redis calls it when Redis does not know the script, after EvalSha.
+func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return c.run(ctx, script, sumOf(script), keys, args,
+		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+}
+
+// run treats a script as its kind requires. text is that of the script if go-redis sends it, and empty otherwise.
+func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []any,
+	send func(context.Context) *redis.Cmd,
+) *redis.Cmd {
+	kind, known := KindOf(sum, keys)
+	if kind != Other && !known {
+		c.warnForeign(ctx, sum)
+	}
+	switch kind {
+	case Ack:
+		return c.acknowledge(ctx, text, sum, keys, args, send)
+	case Fetch:
+		cmd, more := c.fetched(ctx, known, keys, send)
+		c.failures.pause(ctx, cmd.Err())
+		if !more && c.pacer.fetched(ctx, cmd.Err()) { // there is one now
+			c.look.fetched(false)
+			cmd, _ = c.fetched(ctx, known, keys, send)
+			c.pacer.followed(cmd.Err())
+			c.failures.pause(ctx, cmd.Err())
+		}
+		return cmd
+	case Recover:
+		return c.recover(ctx, sum, keys, send)
+	case Stop:
+		c.pulse.over()
+		c.bell.close()
+		c.drain()
+		return send(ctx)
+	case Beat:
+		defer c.intake.Beat()()
+		cmd := send(ctx)
+		c.pulse.called(cmd.Err())
+		return cmd
+	default:
+		if scripts[sum] == forwardScript && c.look.forwardsNothing(ctx) {
+			cmd := redis.NewCmd(ctx, "evalsha", sum)
+			cmd.SetVal(int64(0))
+			return cmd
+		}
+		cmd := send(ctx)
+		if scripts[sum] == forwardScript && cmd.Err() == nil {
+			c.look.forwarded()
+		}
+		c.pulse.called(cmd.Err())
+		c.missed(cmd.Err())
+		return cmd
+	}
+}
+
+// fetched fetches a task, by asynq's script when our own cannot be used. more reports that others may follow at once.
+func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
+	send func(context.Context) *redis.Cmd,
+) (cmd *redis.Cmd, more bool) {
+	c.pulse.fetching()
+	defer func() {
+		c.pulse.fetched(cmd.Err())
+		c.missed(cmd.Err())
+	}()
+	if c.ready != nil {
+		if err := c.ready(ctx); err != nil {
+			cmd = redis.NewCmd(ctx, "evalsha")
+			cmd.SetErr(err)
+			return cmd, false
+		}
+	}
+	if foreign := c.foreign.Load(); foreign && !c.plain {
+		cmd = redis.NewCmd(ctx, "evalsha")
+		cmd.SetErr(fmt.Errorf("%w: no task is fetched", ErrAsynq))
+		return cmd, false
+	} else if known && c.tasks != nil && !foreign {
+		return c.fetch(ctx, keys)
+	}
+	return send(ctx), false
+}
+
+// missed notes the error of a call, if Redis has not carried it out. While the slot of a queue moves, Redis is there.
+func (c *Conn) missed(err error) {
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") && !Moving(err) {
+		c.recovery.failed(time.Now(), c.pulse.read().Answered)
+	}
+}
+
+// recover has asynq's recoverer look for tasks whose leases have ended.
+func (c *Conn) recover(ctx context.Context, sum string, keys []string, send func(context.Context) *redis.Cmd) *redis.Cmd {
+	cmd := send(ctx)
+	c.pulse.called(cmd.Err())
+	if cmd.Err() == nil && len(keys) > 0 && c.recovery.withholds(keys[0], time.Now()) {
+		cmd = redis.NewCmd(ctx, "evalsha", sum)
+		cmd.SetVal([]any{})
+	}
+	return cmd
+}
+
+// warnForeign logs once that asynq is not recognised.
+func (c *Conn) warnForeign(ctx context.Context, sum string) {
+	if c.foreign.Swap(true) {
+		return
+	}
+	if !c.plain {
+		c.log.ErrorContext(ctx, "asynq has sent a script that railtoken does not recognise; no more tasks are fetched: use asynq "+
+			Versions+", or set AllowUnknownAsynq", "script", sum)
+		return
+	}
+	c.log.WarnContext(ctx,
+		"asynq's scripts are not those of the version that this build of railtoken supports; tasks in conflict are not "+
+			"parked, and wait for their own timers: use that version of asynq", "script", sum)
+}
