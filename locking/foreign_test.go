@@ -2,6 +2,7 @@ package locking_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,9 @@ func TestValuesOfOtherProgramsAreRefusedAtOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				await(t, "every server has the lock", func() bool {
+					return !slices.ContainsFunc(clients, func(c *redis.Client) bool { return !exists(t, c, key) })
+				})
 				spoilAll()
 				began := time.Now()
 				foreignAtOnce(t, "a renewal", began, lease.Renew(t.Context()))
