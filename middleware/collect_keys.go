@@ -1,53 +1,11 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
-
-const (
-	// collectAfter is the number of refusals after which a task with several keys collects them.
-	collectAfter = 2
-	// leastCollect and mostCollect limit how long collecting may take.
-	leastCollect = 3 * time.Second
-	mostCollect  = time.Minute
-	// markAfter is how much longer the mark of a task that collects lasts if its process ends.
-	markAfter = 5 * time.Second
-)
-
-// collectTime returns how long a task may keep some of its keys while it waits for the others: enough for two holders
-// of each key, but not so long that the handler lacks time. hold is how long a key is held on average, and left is the
-// time before the deadline, or MaxHold if that is less. A result of zero or less leaves no time to collect.
-func collectTime(keys int, hold, left time.Duration) time.Duration {
-	most := min(max(2*time.Duration(keys)*hold, leastCollect), mostCollect)
-	return min(most, left/4, left-2*hold)
-}
-
-// collectTime returns how long the task may collect its keys.
-func (r *run) collectTime(ctx context.Context, hold time.Duration) time.Duration {
-	left := cmp.Or(r.opts.MaxHold, locking.DefaultMaxHold)
-	if deadline, ok := ctx.Deadline(); ok {
-		left = min(left, time.Until(deadline))
-	}
-	return collectTime(len(r.keys), hold, left)
-}
-
-// endsWithin reports whether a holder that has had its key for some time is expected to release it within a limit: after
-// the mean hold, or, if it has had the key for longer already, after as much time again.
-func endsWithin(limit, hold, held time.Duration) bool {
-	left := held
-	if held < hold {
-		left = hold - held
-	}
-	return left <= limit
-}
 
 // starves reports whether the task must collect its keys: it has several, was refused often, the holder of the key that it
 // lacks will end soon, and no other task collects one of its keys, in whichever process. Otherwise the keys that it has would
@@ -67,21 +25,6 @@ func (r *run) starves(ctx context.Context, held *locking.HeldError) bool {
 	return ok
 }
 
-// endsSoon reports whether the holder of a key is expected to release it while the task may collect its keys.
-func (r *run) endsSoon(ctx context.Context, held *locking.HeldError) bool {
-	var since time.Duration
-	if !held.Holder.Since.IsZero() {
-		since = max(time.Since(held.Holder.Since), 0)
-	}
-	hold := r.holdOf(held.Key)
-	return endsWithin(r.collectTime(ctx, hold), hold, since)
-}
-
-// holdOf returns how long a key is held on average, as far as is known.
-func (r *run) holdOf(key string) time.Duration {
-	return max(r.SlotBudget.standby.State(key).Hold, r.meanHold())
-}
-
 // collect locks the keys one after another, outside the SlotBudget. When its time is up, or a holder will not end soon, it
 // returns the holder of the key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
@@ -99,119 +42,4 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 	defer cancel()
 	lease, err := r.lockEach(ctx, waiting)
 	return r.endWait(ctx, lease, err)
-}
-
-// lockEach locks the keys one after another until waiting ends, and keeps those that it has while it waits in its slot
-// for the next. If they were locked all at once or not at all, many busy keys would hardly ever be free together, and
-// other tasks would always overtake this one. All tasks lock their keys in the same order, so they cannot wait for each
-// other in a circle. It waits for no holder that will not end soon, and few tasks do this at a time, so few keys are idle.
-// In the end it has all keys, or it releases those that it has.
-func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
-	var leases []*locking.Lease
-	var err error
-	for _, key := range sortedKeys(r.keys) {
-		var lease []*locking.Lease
-		if lease, err = r.lockOne(ctx, waiting, key); err != nil {
-			break
-		}
-		leases = append(leases, lease...)
-	}
-	if err == nil {
-		var lease *locking.Lease
-		if lease, err = locking.Join(ctx, leases, r.opts); err == nil {
-			return lease, nil
-		}
-	}
-	r.giveUpKeys(ctx, leases...)
-	return nil, err
-}
-
-// lockOne locks one of the keys that a task collects.
-func (r *run) lockOne(ctx, waiting context.Context, key string) ([]*locking.Lease, error) {
-	if r.collecting != nil { // on standby all holds are brief
-		lease, err := r.Locker.Acquire(waiting, []string{key}, r.options())
-		if err == nil {
-			return []*locking.Lease{lease}, nil
-		}
-		if held, ok := errors.AsType[*locking.HeldError](err); ok && !r.endsSoon(ctx, held) {
-			return nil, err
-		}
-	}
-	return locking.Collect(waiting, r.Locker, []string{key}, r.options())
-}
-
-// lockOnStandby locks the keys of a task on standby. It first waits for several keys all at once, for twice the mean
-// hold times the number of places on standby, because a task with the same keys hands off all of them at once; not at
-// all while the mean hold is unknown. Then it collects them, once in a run, unless another task on standby does, or too
-// little time is left.
-func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.Lease, error) {
-	if len(r.keys) == 1 || r.collectedOnStandby || r.Queue == nil {
-		return locking.Wait(waiting, r.Locker, r.keys, r.options())
-	}
-	hold := cmp.Or(r.SlotBudget.standby.State(r.standby).Hold, r.meanHold())
-	together, interrupt := context.WithCancel(waiting)
-	defer interrupt()
-	collecting, ended := false, make(chan struct{})
-	timer := time.AfterFunc(2*time.Duration(min(d.StandbyLimit, r.SlotBudget.Slots))*hold, func() {
-		defer close(ended)
-		if time.Until(d.WaitUntil) < time.Duration(len(r.keys))*hold/2 {
-			return
-		}
-		if collecting = r.SlotBudget.collectingOnStandby.CompareAndSwap(false, true); collecting {
-			interrupt()
-		}
-	})
-	defer func() {
-		if timer.Stop() {
-			return
-		}
-		<-ended
-		if collecting {
-			r.SlotBudget.collectingOnStandby.Store(false)
-		}
-	}()
-	lease, err := locking.Wait(together, r.Locker, r.keys, r.options())
-	if lease != nil || together.Err() == nil || waiting.Err() != nil {
-		return lease, err
-	}
-	r.collectedOnStandby = true
-	waiting, cancel := context.WithTimeout(waiting, r.collectTime(ctx, hold))
-	defer cancel()
-	return r.lockEach(ctx, waiting)
-}
-
-// giveUpKeys releases keys that the task has not used, each with a lease of its own, and wakes tasks that were refused
-// them in the meantime.
-func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
-	errs := make([]error, len(leases))
-	var releases sync.WaitGroup
-	for i, lease := range leases {
-		releases.Go(func() { errs[i] = lease.Release(ctx) })
-	}
-	releases.Wait()
-	for i, lease := range leases {
-		if errs[i] != nil && !errors.Is(errs[i], locking.ErrLost) {
-			r.warnOfKept(ctx, lease, errs[i])
-		}
-		key := lease.Keys()[0]
-		released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
-		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
-			r.wake(ctx, key, line.WakeOptions{Most: n})
-		}
-	}
-}
-
-// untilStopping returns a context that ends at the given time, or when the server begins to shut down.
-func (r *run) untilStopping(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
-	waiting, cancel := context.WithDeadline(ctx, end)
-	if r.Stopping != nil {
-		go func() {
-			select {
-			case <-r.Stopping:
-				cancel()
-			case <-waiting.Done():
-			}
-		}()
-	}
-	return waiting, cancel
 }

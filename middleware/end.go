@@ -60,19 +60,6 @@ func (r *run) keepReason(ctx context.Context, outcome error) {
 	}
 }
 
-// waited returns the time since the first refusal of the task, also if that was in an earlier run; zero if the task has
-// not been refused since its handler last ran.
-func (r *run) waited() time.Duration {
-	first := r.active.Met(r.attempt).First
-	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
-		first = r.firstAt
-	}
-	if first.IsZero() {
-		return 0
-	}
-	return max(time.Since(first), 0)
-}
-
 // conflict returns the error of a run that ends in conflict. If delay is zero, RetryAfter is the rest of the lease.
 func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
 	e := &ConflictError{
@@ -86,4 +73,20 @@ func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Dura
 		e.RetryAfter = max(held.Holder.Remaining, 0)
 	}
 	return e
+}
+
+// leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
+// may have received, and removes the task from the sequence.
+func (r *run) leave(ctx context.Context) {
+	defer r.seq.quit(ctx) // once the task is no longer parked
+	if r.Queue == nil || !parks(r.Strategy) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	r.active.Passed()
+	if err := r.engine().ForwardWake(ctx, r.id, false); err != nil {
+		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
+			r.id.String(), "error", err)
+	}
 }

@@ -105,3 +105,11 @@ func (e *unavailableError) Error() string {
 }
 
 func (e *unavailableError) Unwrap() error { return e.err }
+
+// limitError carries the result of an OnLimit callback to the end of the run.
+type limitError struct {
+	conflict *ConflictError
+	outcome  error
+}
+
+func (e *limitError) Error() string { return e.conflict.Error() }

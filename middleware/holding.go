@@ -5,14 +5,6 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// reported returns what the reports of the server are made from; nil without a Queue.
-func (l *lock) reported() *holdings.Set {
-	if l.Queue == nil {
-		return nil
-	}
-	return l.engine().Held()
-}
-
 // list has the reports of the server name what the run holds, from the start of its handler.
 func (r *run) list(lease *locking.Lease, item bool) {
 	r.holding = holdings.Holding{

@@ -87,44 +87,6 @@ type Event struct {
 // labels. A panic in the observer is logged with its stack, and the task goes on.
 type Observer func(ctx context.Context, e Event)
 
-// observe reports an event of this run to the observer. It fills in what all events of the run have.
-func (r *run) observe(ctx context.Context, e *Event) {
-	if e.Task == (delayqueue.Task{}) {
-		e.Task = delayqueue.Task(r.id)
-	}
-	e.Type, e.Keys = r.task.Type(), r.keys
-	tell(ctx, r.Observer, r.Logger, e)
-}
-
-// observeAcquired reports that the handler is about to run.
-func (r *run) observeAcquired(ctx context.Context) {
-	e := Event{Kind: Acquired, Waited: r.waited(), Took: r.took, Backend: r.backend}
-	e.WakeLost = r.Observer != nil && r.refusals == 0 && r.active.ByTimer(r.attempt) && !r.SlotBudget.WasFull() &&
-		r.engine().IsFirst(ctx, r.id)
-	if r.refusals == 0 {
-		e.Woken = r.active.WokenFor()
-	} else {
-		e.Woken = since(r.freed)
-	}
-	r.observe(ctx, &e)
-}
-
-// clock returns the time, or zero if no observer needs it.
-func (r *run) clock() time.Time {
-	if r.Observer == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-// since returns the time since a reading of clock; zero if there is none.
-func since(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return time.Since(t)
-}
-
 // tell reports an event to an observer, if there is one. The event goes by pointer as far as possible, because events are
 // large and the observer is called where the stack of a task is at its deepest.
 func tell(ctx context.Context, observer Observer, log *slog.Logger, e *Event) {

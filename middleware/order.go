@@ -30,7 +30,3 @@ func (o Order) String() string {
 
 // recorded returns the order in the words of the scripts that fetch tasks: see colocated.Wait.
 func (o Order) recorded() string { return [...]string{"", "fifo", "strict"}[o] }
-
-// learns reports whether tasks may come with their locks. The limit on age needs the task's position, which only its run
-// finds out.
-func (l *lock) learns() bool { return l.order != StrictFIFO || l.maxAge == 0 }

@@ -20,12 +20,6 @@ const (
 	outageMargin = time.Second
 )
 
-// outage is how long a run has been waiting because of errors of one kind.
-type outage struct {
-	began  time.Time
-	delays *backoff.ExponentialBackOff
-}
-
 // awaitRedis waits for a moment after cause, an error of Redis that may be temporary. When the patience is over, or the
 // server shuts down, it returns the error that ends the run; the task is tried again later and has used up no retry. A
 // task on its last attempt that cannot be parked keeps waiting in its slot, because asynq would archive it.

@@ -120,9 +120,6 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 	return conflict
 }
 
-// nowhere reports whether the task can wait only in its slot: it cannot be parked, and asynq archives it for any error.
-func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
-
 // stay changes the decision to park a task that can wait only in its slot: it waits there until a moment before asynq
 // abandons it, or until the limit on its age. If that is not possible, stay returns d.
 func (r *run) stay(ctx context.Context, d Decision) Decision {
@@ -151,11 +148,3 @@ func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	}
 	return e
 }
-
-// limitError carries the result of an OnLimit callback to the end of the run.
-type limitError struct {
-	conflict *ConflictError
-	outcome  error
-}
-
-func (e *limitError) Error() string { return e.conflict.Error() }

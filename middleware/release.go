@@ -3,16 +3,15 @@ package middleware
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
-
-// wakeTimeout is the maximum duration of the wakes after a release.
-const wakeTimeout = 5 * time.Second
 
 // giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
 // why the lease was lost, or nil. The keys are released with asynq's acknowledgement if they are on the Redis of the tasks,
@@ -126,4 +125,50 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left line.Fron
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
 		"task", r.id.String(), "keys", logsafe.Keys(lease.Keys()), "error", logsafe.Error(err))
+}
+
+// becomes returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves, and how
+// many tasks it wakes.
+func (r *run) becomes(stays bool) (colocated.Place, func(key string) int) {
+	switch {
+	case r.seq == nil:
+		return colocated.NoPlace, r.planWake
+	case stays:
+		return colocated.Stays, func(string) int { return 0 }
+	}
+	return colocated.Leaves, func(string) int { return 1 }
+}
+
+// giveUp releases a key that was locked only to check that it is free, and wakes the next task.
+func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
+	if r.seq == nil {
+		r.giveUpKeys(ctx, lease)
+		return
+	}
+	if err := lease.Release(ctx); err != nil {
+		r.warnOfKept(ctx, lease, err)
+		return
+	}
+	r.seq.wakeFirst(ctx)
+}
+
+// giveUpKeys releases keys that the task has not used, each with a lease of its own, and wakes tasks that were refused
+// them in the meantime.
+func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
+	errs := make([]error, len(leases))
+	var releases sync.WaitGroup
+	for i, lease := range leases {
+		releases.Go(func() { errs[i] = lease.Release(ctx) })
+	}
+	releases.Wait()
+	for i, lease := range leases {
+		if errs[i] != nil && !errors.Is(errs[i], locking.ErrLost) {
+			r.warnOfKept(ctx, lease, errs[i])
+		}
+		key := lease.Keys()[0]
+		released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
+		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
+			r.wake(ctx, key, line.WakeOptions{Most: n})
+		}
+	}
 }

@@ -129,3 +129,19 @@ func (r Requeue) Validate() error {
 }
 
 func (Requeue) parks() bool { return true }
+
+// RequeueOf returns the Requeue at the end of a chain of wrapped strategies. Its Order and Queue apply to the handler.
+func RequeueOf(s Strategy) (Requeue, bool) {
+	for {
+		switch link := s.(type) {
+		case Requeue:
+			return link, true
+		case *Requeue:
+			return *link, true
+		case interface{ Unwrap() Strategy }:
+			s = link.Unwrap()
+		default:
+			return Requeue{}, false
+		}
+	}
+}

@@ -1,20 +1,61 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// locks does what package locking does not export.
+var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
+
+// lock is shared by all tasks of a middleware.
+type lock struct {
+	Options // with its defaults
+	*taskrun.Server
+	SlotBudget *slotBudget     // of the server
+	watcher    locking.Watcher // nil if the locker does not notify of releases
+	colocated  bool            // the locks can be taken and released with the tasks
+	early      bool            // the keys of a task are known before its run
+	backend    string          // of the locker, for the observer
+	toQueue    string          // the queue in which tasks wait; "" for their own queue
+	opts       locking.Options
+	notifyFor  time.Duration // how long a refused attempt subscribes to the release
+	limits     taskrun.Limits
+	order      Order
+	maxAge     time.Duration // the limit on age; 0 for none
+	warned     sync.Map      // task types for which warnOfMaxHold has logged
+	held       atomic.Int64  // how long handlers take: a moving average in ns
+}
+
+// engine returns what parks and wakes tasks; nil if there is no Queue.
+func (l *lock) engine() *line.Engine { return (*line.Engine)(l.Queue) }
+
+// reported returns what the reports of the server are made from; nil without a Queue.
+func (l *lock) reported() *holdings.Set {
+	if l.Queue == nil {
+		return nil
+	}
+	return l.engine().Held()
+}
+
+// learns reports whether tasks may come with their locks. The limit on age needs the task's position, which only its run
+// finds out.
+func (l *lock) learns() bool { return l.order != StrictFIFO || l.maxAge == 0 }
+
+// meanHold returns how long handlers of this middleware take on average; zero while unknown.
+func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
 
 // run is one run of one task, from its start to the error that asynq receives.
 type run struct {
@@ -54,88 +95,35 @@ type run struct {
 	holding   holdings.Holding // what it holds while its handler runs
 }
 
-// begin returns a new run of the task that asynq has put into the context.
-func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
-	id, err := line.TaskOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	attempt, _ := asynq.GetRetryCount(ctx)
-	most, _ := asynq.GetMaxRetry(ctx)
-	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
-	r.inOrder()
-	if l.Queue != nil {
-		if r.active, err = l.engine().Run(id); err != nil {
-			return nil, err
-		}
-	}
-	r.reserved, r.spare = l.SlotBudget.standby.Arrive(id, r.active.WokenFor())
-	return r, nil
+// sequence is the place of a task that runs in the order in which the tasks of its key arrived (FIFO, StrictFIFO). It is nil
+// without an order.
+type sequence struct {
+	*run
+	at     time.Time // the position of the task
+	before int       // how many tasks are before it
+	outage outage    // of the Redis that has the sequence
+	joined bool      // the task has joined the sequence in this run
 }
 
-// process runs the task and returns the error for asynq.
-func (r *run) process(ctx context.Context, next asynq.Handler) error {
-	if err := r.prepare(ctx); err != nil {
-		r.leave(ctx)
-		return err
-	}
-	if r.withoutLock {
-		r.began = time.Now()
-		return next.ProcessTask(ctx, r.task)
-	}
-	lease, err := r.acquire(ctx)
-	if err != nil {
-		return r.ended(ctx, err)
-	}
-	r.lease = lease
-	r.warnOfMaxHold(ctx)
-	return r.handle(ctx, lease, next)
+// outage is how long a run has been waiting because of errors of one kind.
+type outage struct {
+	began  time.Time
+	delays *backoff.ExponentialBackOff
 }
 
-// prepare finds the keys of the task and checks whether it may run with them.
-func (r *run) prepare(ctx context.Context) (err error) {
-	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
-	if items, ok := errors.AsType[*taskrun.ItemsError](err); ok {
-		if err = r.useItems(items); err != nil {
-			err = &KeyError{Type: r.task.Type(), Err: err}
-		}
-	}
-	r.observeTimer(ctx)
-	if err != nil {
-		return err
-	}
-	if r.seq != nil && len(r.keys) != 1 {
-		return &KeyError{Type: r.task.Type(), Err: errOneKey}
-	}
-	return nil
+// wakePlan is what the acknowledgement of a run wakes. It has no keys if the keys were released in another way.
+type wakePlan struct {
+	held  time.Duration
+	keys  []plannedWake
+	first [1]plannedWake        // room for one key
+	woken map[string]line.Woken // for the keys for which it has woken tasks
 }
 
-// observeTimer reports that the task's timer has brought it back.
-func (r *run) observeTimer(ctx context.Context) {
-	if !r.active.ByTimer(r.attempt) {
-		return
-	}
-	e := Event{Kind: Woke, Cause: ByTimer, Next: delayqueue.Task(r.id)}
-	if len(r.keys) == 1 {
-		e.Key = r.keys[0]
-	}
-	r.observe(ctx, &e)
-}
-
-// leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
-// may have received, and removes the task from the sequence.
-func (r *run) leave(ctx context.Context) {
-	defer r.seq.quit(ctx) // once the task is no longer parked
-	if r.Queue == nil || !parks(r.Strategy) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	r.active.Passed()
-	if err := r.engine().ForwardWake(ctx, r.id, false); err != nil {
-		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
-			r.id.String(), "error", err)
-	}
+// plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.
+type plannedWake struct {
+	key   string
+	most  int
+	known bool
 }
 
 // comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. If that run
@@ -151,127 +139,6 @@ func (r *run) comesBack(err error) bool {
 // lastAttempt reports whether asynq would archive the task for any error, including a conflict.
 func (r *run) lastAttempt() bool { return r.left == 0 }
 
-// acquire locks the keys. As long as another holder has one of them, it does what the strategy decides.
-func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
-	defer func() { r.stopWaiting(ctx, lease != nil) }()
-	lease, held, err := r.tryInOrder(ctx)
-	if !r.active.Woken() && err == nil {
-		r.SlotBudget.came(lease == nil)
-	}
-	for err == nil && lease == nil {
-		d := r.decide(ctx, held)
-		collects := (d.Outcome == Park || d.Outcome == WaitInSlot && d.Standby) && r.starves(ctx, held)
-		if d.Outcome == Park && !collects {
-			d = r.stay(ctx, d)
-		}
-		switch {
-		case collects || d.Outcome == WaitInSlot:
-			lease, held, err = r.waitFor(ctx, held, d, collects)
-		case d.Outcome == Park:
-			r.stopWaiting(ctx, false)
-			return nil, r.park(ctx, d, held)
-		case d.Outcome < Archive || d.Outcome > WaitInSlot:
-			return nil, r.undecided(ctx, held, fmt.Errorf("middleware: the strategy returned the outcome %q, "+
-				"which it cannot choose: return Archive, Retry, Discard, Park or WaitInSlot", d.Outcome))
-		default:
-			return nil, r.conflict(held, d.Outcome, 0)
-		}
-	}
-	return lease, err
-}
-
-// waitFor waits in the slot for the keys, and tries to lock them.
-func (r *run) waitFor(ctx context.Context, held *locking.HeldError, d Decision, collects bool) (
-	lease *locking.Lease, next *locking.HeldError, err error,
-) {
-	ended := r.parkIfCancelled(ctx, held)
-	switch {
-	case collects:
-		lease, next, err = r.collect(ctx, held)
-	case d.Standby:
-		lease, next, err = r.waitOnStandby(ctx, d)
-	default:
-		if err = r.waitInSlot(ctx, d); err == nil {
-			lease, next, err = r.tryInOrder(ctx)
-		}
-	}
-	if err = ended(err); err != nil && lease != nil { // asynq has ended the run meanwhile
-		r.giveUp(context.WithoutCancel(ctx), lease)
-		r.lease, lease = nil, nil
-	}
-	return lease, next, err
-}
-
-// decide asks the strategy about a conflict, and replaces a decision that cannot be carried out.
-func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
-	now := time.Now()
-	if r.refusals == 0 {
-		r.firstAt = now
-	}
-	r.refusals++
-	r.observeRefusal(ctx, held)
-	c := r.facts(now, held)
-	c.Deadline, _ = ctx.Deadline()
-	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.order == BestEffort && r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
-	d := r.Strategy.Decide(c)
-	if d.Outcome == WaitInSlot &&
-		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster
-		c.MayWait = false
-		d = r.Strategy.Decide(c)
-	}
-	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
-		c.MayWait = false
-		d = Requeue{}.Decide(c) // the strategy is a user's that would fill the slots, or spin
-		if r.Queue == nil {
-			d = Decision{Outcome: Retry}
-		}
-	}
-	if d.Outcome == Park && d.Delay <= 0 {
-		d.Delay = defaultDelay(held.Holder)
-	}
-	return d
-}
-
-// observeRefusal reports the first refusal of the task since its handler last ran.
-func (r *run) observeRefusal(ctx context.Context, held *locking.HeldError) {
-	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
-		r.reported().Conflict(held.Key)
-		r.observe(ctx,
-			&Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.seq.ahead(), Waited: r.waited()})
-	}
-}
-
-// facts returns what a strategy is told about a conflict, except the task's deadline and whether it may wait.
-func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
-	state := r.SlotBudget.standby.State(held.Key)
-	if state.Hold == 0 {
-		state.Hold = r.meanHold()
-	}
-	return Conflict{
-		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
-		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
-		Reserved: r.reserved == held.Key, Ahead: r.seq.ahead(),
-	}
-}
-
-// reserveSlot reserves what waiting in the slot needs: a share of the budget and, on standby, room for the key.
-func (r *run) reserveSlot(ctx context.Context, key string, d Decision, reserved bool) bool {
-	if r.standby != "" && (!d.Standby || r.standby != key) {
-		r.leaveStandby(ctx, false)
-	}
-	if d.Standby && r.standby == "" {
-		if !r.SlotBudget.standby.Enter(key, d.StandbyLimit, reserved) {
-			return false
-		}
-		r.standby = key
-	}
-	if !r.waiting {
-		r.waiting = r.SlotBudget.take()
-	}
-	return r.waiting
-}
-
 func (r *run) isStopping() bool {
 	select {
 	case <-r.Stopping:
@@ -281,17 +148,34 @@ func (r *run) isStopping() bool {
 	}
 }
 
-// warnOfMaxHold logs, once for each task type, that a task may run for longer than its lease can be held. A handler
-// that uses all of that time loses its lease in every run, and the task never completes.
-func (r *run) warnOfMaxHold(ctx context.Context) {
-	maxHold := cmp.Or(r.opts.MaxHold, locking.DefaultMaxHold)
-	deadline, ok := ctx.Deadline()
-	if !ok || time.Until(deadline) <= maxHold {
-		return
+// inOrder has a run keep the order of its middleware.
+func (r *run) inOrder() *run {
+	if r.order != BestEffort {
+		r.seq = &sequence{run: r}
 	}
-	if _, warned := r.warned.LoadOrStore(r.task.Type(), true); !warned {
-		r.Logger.WarnContext(ctx,
-			"tasks may run for longer than their lease can be held, and lose it then: raise MaxHold, or lower asynq.Timeout",
-			"type", r.task.Type(), "max_hold", maxHold, "time_left", time.Until(deadline).Round(time.Second))
-	}
+	return r
 }
+
+// ahead returns how many tasks were before this one when it was last admitted or refused; 0 without a sequence.
+func (r *sequence) ahead() int {
+	if r == nil {
+		return 0
+	}
+	return r.before
+}
+
+// waited returns the time since the first refusal of the task, also if that was in an earlier run; zero if the task has
+// not been refused since its handler last ran.
+func (r *run) waited() time.Duration {
+	first := r.active.Met(r.attempt).First
+	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
+		first = r.firstAt
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return max(time.Since(first), 0)
+}
+
+// nowhere reports whether the task can wait only in its slot: it cannot be parked, and asynq archives it for any error.
+func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }

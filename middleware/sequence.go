@@ -8,7 +8,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -20,32 +19,6 @@ const recovererDelay = 5 * time.Second
 // errOneKey is what is wrong with a task of several keys whose handler keeps an order.
 var errOneKey = errors.New("a task that runs in order must have exactly one key: " +
 	"let the key function return one key, such as what the keys have in common")
-
-// sequence is the place of a task that runs in the order in which the tasks of its key arrived (FIFO, StrictFIFO). It is nil
-// without an order.
-type sequence struct {
-	*run
-	at     time.Time // the position of the task
-	before int       // how many tasks are before it
-	outage outage    // of the Redis that has the sequence
-	joined bool      // the task has joined the sequence in this run
-}
-
-// inOrder has a run keep the order of its middleware.
-func (r *run) inOrder() *run {
-	if r.order != BestEffort {
-		r.seq = &sequence{run: r}
-	}
-	return r
-}
-
-// ahead returns how many tasks were before this one when it was last admitted or refused; 0 without a sequence.
-func (r *sequence) ahead() int {
-	if r == nil {
-		return 0
-	}
-	return r.before
-}
 
 // admit joins the sequence of the key and returns its first task as the holder of the key, or nil if this task is the
 // first, and may try to lock it.
@@ -141,18 +114,6 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.at) < r.maxAge/2)
 }
 
-// becomes returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves, and how
-// many tasks it wakes.
-func (r *run) becomes(stays bool) (colocated.Place, func(key string) int) {
-	switch {
-	case r.seq == nil:
-		return colocated.NoPlace, r.planWake
-	case stays:
-		return colocated.Stays, func(string) int { return 0 }
-	}
-	return colocated.Leaves, func(string) int { return 1 }
-}
-
 // returns reports whether a task keeps its position after its run has ended with err before it had its keys.
 func (r *sequence) returns(err error) bool {
 	return r != nil && r.comesBack(err) && !r.active.Overdue()
@@ -191,19 +152,6 @@ func (r *sequence) looksAgain(ctx context.Context, key string, t line.Task) bool
 	return err == nil && pos.Ahead == 0
 }
 
-// giveUp releases a key that was locked only to check that it is free, and wakes the next task.
-func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
-	if r.seq == nil {
-		r.giveUpKeys(ctx, lease)
-		return
-	}
-	if err := lease.Release(ctx); err != nil {
-		r.warnOfKept(ctx, lease, err)
-		return
-	}
-	r.seq.wakeFirst(ctx)
-}
-
 // leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
 func (r *run) leaveNeedless(ctx context.Context) {
 	for _, key := range r.keys {
@@ -213,9 +161,49 @@ func (r *run) leaveNeedless(ctx context.Context) {
 	}
 }
 
-// remove removes a task from the sequence of a key, and returns the next tasks.
-func (r *run) remove(ctx context.Context, t line.Task, key string) line.Front {
-	left, _ := retry(ctx, r, "a task could not leave the sequence of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (line.Front, error) { return r.engine().Remove(ctx, t, key) })
-	return left
+// tryInOrder makes one attempt if the task is the next one in the order of its key, unless it has come with its locks.
+func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
+	if lease := r.claim(ctx); lease != nil {
+		r.lease = lease
+		return lease, nil, nil
+	}
+	if held, err := r.seq.admit(ctx); held != nil || err != nil {
+		return nil, held, err
+	}
+	return r.try(ctx)
+}
+
+// wakeNext wakes the next tasks after a release. left is what leave has returned; leaving is false for a task that stays.
+func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool) {
+	if !leaving {
+		r.watch(ctx) // others may have been parked behind it
+		return
+	}
+	r.noteHold()
+	if w := r.plan.woken[r.keys[0]]; len(w.Tasks) > 0 {
+		r.observeWoken(ctx, r.keys[0], w.Tasks, false)
+		return
+	}
+	switch {
+	case left.Parked == 0 && !lease.ShouldNotify() || lease.HandedOff():
+	case len(left.Next) == 0:
+		// A task may have arrived after this one has left, and have been refused by the lock that it still had. If the
+		// acknowledgement has released the key, nobody has looked yet whether the worker of the next one is alive.
+		if w := r.wakeFirst(ctx); w.Lost {
+			_, _ = r.bringBack(ctx, w.Head, w.Begun, false)
+		}
+	default:
+		r.wakeTask(ctx, left.Next[0], ByRelease)
+	}
+}
+
+// quit gives up the position of a task that ends without its keys, and wakes the next task.
+func (r *sequence) quit(ctx context.Context) {
+	if r == nil || len(r.keys) != 1 {
+		return
+	}
+	left := r.remove(ctx, r.id, r.keys[0])
+	if left.Parked > 0 && len(left.Next) > 0 {
+		r.wakeTask(ctx, left.Next[0], ByRelease)
+	}
 }

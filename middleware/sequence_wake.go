@@ -10,30 +10,6 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// wakeNext wakes the next tasks after a release. left is what leave has returned; leaving is false for a task that stays.
-func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left line.Front, leaving bool) {
-	if !leaving {
-		r.watch(ctx) // others may have been parked behind it
-		return
-	}
-	r.noteHold()
-	if w := r.plan.woken[r.keys[0]]; len(w.Tasks) > 0 {
-		r.observeWoken(ctx, r.keys[0], w.Tasks, false)
-		return
-	}
-	switch {
-	case left.Parked == 0 && !lease.ShouldNotify() || lease.HandedOff():
-	case len(left.Next) == 0:
-		// A task may have arrived after this one has left, and have been refused by the lock that it still had. If the
-		// acknowledgement has released the key, nobody has looked yet whether the worker of the next one is alive.
-		if w := r.wakeFirst(ctx); w.Lost {
-			_, _ = r.bringBack(ctx, w.Head, w.Begun, false)
-		}
-	default:
-		r.wakeTask(ctx, left.Next[0], ByRelease)
-	}
-}
-
 // watch has the sequence looked after whose first task has failed and keeps its position: no task releases the key when an
 // operator deletes or archives that one.
 func (r *sequence) watch(ctx context.Context) {
@@ -42,17 +18,6 @@ func (r *sequence) watch(ctx context.Context) {
 	if err := r.engine().Watch(ctx, r.keys[0]); err != nil {
 		r.Logger.WarnContext(ctx, "the head of a sequence is not watched; if it is deleted, timers bring back the tasks behind it",
 			"error", logsafe.Error(err))
-	}
-}
-
-// quit gives up the position of a task that ends without its keys, and wakes the next task.
-func (r *sequence) quit(ctx context.Context) {
-	if r == nil || len(r.keys) != 1 {
-		return
-	}
-	left := r.remove(ctx, r.id, r.keys[0])
-	if left.Parked > 0 && len(left.Next) > 0 {
-		r.wakeTask(ctx, left.Next[0], ByRelease)
 	}
 }
 
@@ -111,4 +76,11 @@ func (r *sequence) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 	if lease.ShouldNotify() {
 		r.wakeFirst(ctx)
 	}
+}
+
+// remove removes a task from the sequence of a key, and returns the next tasks.
+func (r *run) remove(ctx context.Context, t line.Task, key string) line.Front {
+	left, _ := retry(ctx, r, "a task could not leave the sequence of its key; those behind it wait until it is gone",
+		func(ctx context.Context) (line.Front, error) { return r.engine().Remove(ctx, t, key) })
+	return left
 }

@@ -95,22 +95,6 @@ type Strategy interface {
 	Decide(c Conflict) Decision
 }
 
-// RequeueOf returns the Requeue at the end of a chain of wrapped strategies. Its Order and Queue apply to the handler.
-func RequeueOf(s Strategy) (Requeue, bool) {
-	for {
-		switch link := s.(type) {
-		case Requeue:
-			return link, true
-		case *Requeue:
-			return *link, true
-		case interface{ Unwrap() Strategy }:
-			s = link.Unwrap()
-		default:
-			return Requeue{}, false
-		}
-	}
-}
-
 // parker is a strategy that reports whether it ever parks a task. Any other strategy is assumed to park.
 type parker interface{ parks() bool }
 

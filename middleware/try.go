@@ -24,18 +24,6 @@ func attemptTimeout(ctx context.Context) time.Duration {
 	return min(attemptMost, max(left-outageMargin, left/2))
 }
 
-// tryInOrder makes one attempt if the task is the next one in the order of its key, unless it has come with its locks.
-func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
-	if lease := r.claim(ctx); lease != nil {
-		r.lease = lease
-		return lease, nil, nil
-	}
-	if held, err := r.seq.admit(ctx); held != nil || err != nil {
-		return nil, held, err
-	}
-	return r.try(ctx)
-}
-
 // try makes one attempt, and repeats it while the lock servers cannot be reached.
 func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	for {

@@ -11,20 +11,8 @@ import (
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
-// wakePlan is what the acknowledgement of a run wakes. It has no keys if the keys were released in another way.
-type wakePlan struct {
-	held  time.Duration
-	keys  []plannedWake
-	first [1]plannedWake        // room for one key
-	woken map[string]line.Woken // for the keys for which it has woken tasks
-}
-
-// plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.
-type plannedWake struct {
-	key   string
-	most  int
-	known bool
-}
+// wakeTimeout is the maximum duration of the wakes after a release.
+const wakeTimeout = 5 * time.Second
 
 // planWake decides, before a key is released, how many tasks the release wakes if tasks are parked on it. It is called
 // for all keys of the lease, in turn.
@@ -133,9 +121,6 @@ func (r *run) wakeAll(ctx context.Context, wakes []line.KeyWake, handedOff bool)
 
 // notWoken is what the log says about a wake that failed.
 const notWoken = "the next task was not woken; its timer will bring it back"
-
-// meanHold returns how long handlers of this middleware take on average; zero while unknown.
-func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
 
 // noteHold adds the time since the run's handler began to that average, and returns it; zero if no handler ran. If two
 // runs do this at the same moment, one of the samples is lost, which does no harm.

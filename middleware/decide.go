@@ -1,0 +1,69 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// decide asks the strategy about a conflict, and replaces a decision that cannot be carried out.
+func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
+	now := time.Now()
+	if r.refusals == 0 {
+		r.firstAt = now
+	}
+	r.refusals++
+	r.observeRefusal(ctx, held)
+	c := r.facts(now, held)
+	c.Deadline, _ = ctx.Deadline()
+	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
+	c.MayStandBy = r.order == BestEffort && r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
+	d := r.Strategy.Decide(c)
+	if d.Outcome == WaitInSlot &&
+		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster
+		c.MayWait = false
+		d = r.Strategy.Decide(c)
+	}
+	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
+		c.MayWait = false
+		d = Requeue{}.Decide(c) // the strategy is a user's that would fill the slots, or spin
+		if r.Queue == nil {
+			d = Decision{Outcome: Retry}
+		}
+	}
+	if d.Outcome == Park && d.Delay <= 0 {
+		d.Delay = defaultDelay(held.Holder)
+	}
+	return d
+}
+
+// facts returns what a strategy is told about a conflict, except the task's deadline and whether it may wait.
+func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
+	state := r.SlotBudget.standby.State(held.Key)
+	if state.Hold == 0 {
+		state.Hold = r.meanHold()
+	}
+	return Conflict{
+		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
+		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
+		Reserved: r.reserved == held.Key, Ahead: r.seq.ahead(),
+	}
+}
+
+// reserveSlot reserves what waiting in the slot needs: a share of the budget and, on standby, room for the key.
+func (r *run) reserveSlot(ctx context.Context, key string, d Decision, reserved bool) bool {
+	if r.standby != "" && (!d.Standby || r.standby != key) {
+		r.leaveStandby(ctx, false)
+	}
+	if d.Standby && r.standby == "" {
+		if !r.SlotBudget.standby.Enter(key, d.StandbyLimit, reserved) {
+			return false
+		}
+		r.standby = key
+	}
+	if !r.waiting {
+		r.waiting = r.SlotBudget.take()
+	}
+	return r.waiting
+}

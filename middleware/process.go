@@ -1,0 +1,121 @@
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/taskrun"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// process runs a task.
+func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler) error {
+	r, err := l.begin(ctx, task)
+	if err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			r.abandon(ctx)
+		}
+		r.active.End(ctx)
+	}()
+	err = r.process(ctx, next)
+	returned = true
+	return err
+}
+
+// begin returns a new run of the task that asynq has put into the context.
+func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
+	id, err := line.TaskOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	attempt, _ := asynq.GetRetryCount(ctx)
+	most, _ := asynq.GetMaxRetry(ctx)
+	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	r.inOrder()
+	if l.Queue != nil {
+		if r.active, err = l.engine().Run(id); err != nil {
+			return nil, err
+		}
+	}
+	r.reserved, r.spare = l.SlotBudget.standby.Arrive(id, r.active.WokenFor())
+	return r, nil
+}
+
+// process runs the task and returns the error for asynq.
+func (r *run) process(ctx context.Context, next asynq.Handler) error {
+	if err := r.prepare(ctx); err != nil {
+		r.leave(ctx)
+		return err
+	}
+	if r.withoutLock {
+		r.began = time.Now()
+		return next.ProcessTask(ctx, r.task)
+	}
+	lease, err := r.acquire(ctx)
+	if err != nil {
+		return r.ended(ctx, err)
+	}
+	r.lease = lease
+	r.warnOfMaxHold(ctx)
+	return r.handle(ctx, lease, next)
+}
+
+// handle runs the handler under the lease and releases the keys when it returns.
+func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
+	r.observeAcquired(ctx)
+	r.began = time.Now()
+	r.list(lease, false)
+	r.active.Took(r.keys, false)
+	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+	if err == nil && ctx.Err() == nil {
+		locks.Forgive(ctx, r.Stopping, lease)
+	}
+	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
+	lost := r.giveBack(ctx, lease, r.seq.stays(ctx, failed, err))
+	if errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+		err = errors.Join(err, lost)
+	}
+	return err
+}
+
+// prepare finds the keys of the task and checks whether it may run with them.
+func (r *run) prepare(ctx context.Context) (err error) {
+	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
+	if items, ok := errors.AsType[*taskrun.ItemsError](err); ok {
+		if err = r.useItems(items); err != nil {
+			err = &KeyError{Type: r.task.Type(), Err: err}
+		}
+	}
+	r.observeTimer(ctx)
+	if err != nil {
+		return err
+	}
+	if r.seq != nil && len(r.keys) != 1 {
+		return &KeyError{Type: r.task.Type(), Err: errOneKey}
+	}
+	return nil
+}
+
+// warnOfMaxHold logs, once for each task type, that a task may run for longer than its lease can be held. A handler
+// that uses all of that time loses its lease in every run, and the task never completes.
+func (r *run) warnOfMaxHold(ctx context.Context) {
+	maxHold := cmp.Or(r.opts.MaxHold, locking.DefaultMaxHold)
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Until(deadline) <= maxHold {
+		return
+	}
+	if _, warned := r.warned.LoadOrStore(r.task.Type(), true); !warned {
+		r.Logger.WarnContext(ctx,
+			"tasks may run for longer than their lease can be held, and lose it then: raise MaxHold, or lower asynq.Timeout",
+			"type", r.task.Type(), "max_hold", maxHold, "time_left", time.Until(deadline).Round(time.Second))
+	}
+}
