@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -40,9 +41,9 @@ func TestTheInspectorWorksOnACluster(t *testing.T) {
 			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, "state", "retry").Err(),
 			client.ZAdd(ctx, "railtoken:waiters:{"+key+"}", redis.Z{Score: float64(at), Member: entry}).Err(),
 			client.ZAdd(ctx, "railtoken:parked", redis.Z{Score: float64(at), Member: entry}).Err(),
-			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, "railtoken:retried", 0, "railtoken:conflicts", 2,
-				"railtoken:first", at,
-				"railtoken:place", at, "railtoken:waiters", "railtoken:waiters:{"+key+"}").Err(),
+			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, line.WaitField, line.Wait{
+				Conflict: line.Conflict{Count: 2, First: time.UnixMicro(at)}, Place: at, Keys: []string{key},
+			}.String()).Err(),
 		)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // index notes a task among all that are parked, as a crash may leave it behind.
@@ -26,9 +27,9 @@ func (r *solo) index(t delayqueue.Task) {
 func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	r.Helper()
 	task := r.Delayed(id)
-	first := time.Now().Add(-ago).UnixMicro()
-	r.OK(r.Client.HSet(r.Context(), hash(task), "railtoken:retried", 0, "railtoken:conflicts", 1, "railtoken:first",
-		first).Err())
+	w := line.Wait{Conflict: line.Conflict{Count: 1, First: time.Now().Add(-ago)}}
+	w.Place = w.First.UnixMicro()
+	r.OK(r.Client.HSet(r.Context(), hash(task), line.WaitField, w.String()).Err())
 	r.Park(task, key)
 	return task
 }
@@ -85,7 +86,7 @@ func TestLongestLeavesOutTasksThatDoNotWait(t *testing.T) {
 	if err := r.Inspect.ArchiveTask(archived.Queue, archived.ID); err != nil {
 		t.Fatal(err)
 	}
-	r.Client.HSet(t.Context(), "asynq:{default}:t:foreign", "railtoken:waiters", "the registry of somebody else}")
+	r.Client.HSet(t.Context(), "asynq:{default}:t:foreign", line.WaitField, "the record of somebody else")
 	r.index(r.Delayed("never parked"))
 	for _, task := range []delayqueue.Task{woken, foreign} {
 		r.index(task) // however the index is kept: an entry may outlast its task

@@ -89,9 +89,8 @@ func TestAReorderThatStoppedHalfwayIsCompletedByAnother(t *testing.T) {
 	place := r.Client.ZScore(t.Context(), "railtoken:waiters:{k}", "7:defaulta").Val() - 1
 	r.Client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: place, Member: "7:defaultb"})
 	r.OK(r.inspector.PutFirst(t.Context(), "k", tasks[1]))
-	if got := r.Client.HGet(t.Context(), "asynq:{default}:t:b", "railtoken:place").Val(); got != fmt.Sprintf("%.0f",
-		place) {
-		t.Errorf("its record says %s, the line %.0f", got, place)
+	if w := line.ParseWait(r.Client.HGet(t.Context(), "asynq:{default}:t:b", line.WaitField).Val()); w.Place != int64(place) {
+		t.Errorf("its record says %d, the line %.0f", w.Place, place)
 	}
 }
 

@@ -2,7 +2,6 @@ package delayqueue
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,15 +48,14 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
-			"railtoken:first", "railtoken:sequence", "railtoken:nonce", "pending_since", "railtoken:also")
+		return p.HMGet(ctx, line.Task(w.Task).Hash(), "state", "railtoken:sequence", "railtoken:nonce", "pending_since", line.WaitField)
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 
 // readRecord reads the fields of a task's hash. What is missing or foreign leaves w as it is.
 func (w *Waiter) readRecord(fields []any) {
-	text := make([]string, 8)
-	for n, field := range fields {
+	text := make([]string, 4)
+	for n, field := range fields[:4] {
 		text[n], _ = field.(string)
 	}
 	w.State = State(text[0])
@@ -65,17 +63,16 @@ func (w *Waiter) readRecord(fields []any) {
 		w.State = StateGone
 		return
 	}
-	if key, ok := line.KeyOf(text[1]); ok && line.WaitersKey(key) == text[1] {
-		w.Key, w.set, w.Also = key, text[1], line.AlsoOf(text[7])
+	wait := line.ParseWait(fields[4])
+	if key, ok := wait.Key(); ok {
+		w.Key, w.set, w.Also = key, line.WaitersKey(key), wait.Keys[1:]
 	}
-	if n, err := strconv.Atoi(text[2]); err == nil {
-		w.Conflicts = n
+	w.Conflicts = wait.Count
+	if !wait.First.IsZero() {
+		w.Since = wait.First
 	}
-	if us, err := strconv.ParseInt(text[3], 10, 64); err == nil && us > 0 {
-		w.Since = time.UnixMicro(us)
-	}
-	w.sequence, _ = line.SequenceOf(text[4])
-	w.Failed = w.State == StateRetry && line.HasFailed(text[5], text[6])
+	w.sequence, _ = line.SequenceOf(text[1])
+	w.Failed = w.State == StateRetry && line.HasFailed(text[2], text[3])
 }
 
 // readTimers reads when the timers of parked tasks end.

@@ -103,13 +103,13 @@ func TestWaitersSkipForeignMembers(t *testing.T) {
 	r.Client.ZAdd(ctx, "railtoken:waiters:{k}", foreign...)
 	task := r.Delayed("a")
 	r.Park(task, "k")
-	r.Client.HSet(ctx, "asynq:{default}:t:a", "railtoken:conflicts", "many", "railtoken:first", "long ago")
+	r.Park(r.Delayed("b"), "k")
+	r.Client.HSet(ctx, "asynq:{default}:t:b", "railtoken:wait", "0 0 0 many long ago 0 k")
 	got := r.parked("k")
-	if len(got) != 1 || got[0].Task != task || got[0].Position != len(foreign)+1 || got[0].Conflicts != 0 ||
-		got[0].Since.IsZero() {
+	if len(got) != 2 || got[0].Task != task || got[0].Position != len(foreign)+1 || got[1].Conflicts != 0 || got[1].Since.IsZero() {
 		t.Errorf("%+v", got)
 	}
-	if n := r.Client.ZCard(ctx, "railtoken:waiters:{k}").Val(); n != int64(len(foreign))+1 {
+	if n := r.Client.ZCard(ctx, "railtoken:waiters:{k}").Val(); n != int64(len(foreign))+2 {
 		t.Errorf("looking has left %d entries", n)
 	}
 	r.Client.Set(ctx, "railtoken:waiters:{string}", "x", 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -113,7 +114,7 @@ func TestAsynqLeavesForeignFieldsOfATaskAloneAndDeletesThemWithIt(t *testing.T) 
 	ctx := t.Context()
 	task := r.enqueue(payload{}, asynq.MaxRetry(1))
 	hash := "asynq:{default}:t:" + task.ID
-	r.client.HSet(ctx, hash, "railtoken:conflicts", "7")
+	r.client.HSet(ctx, hash, line.WaitField, "7")
 	fail := true
 	r.bare(asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }}, func(context.Context, *asynq.Task) error {
 		if fail {
@@ -123,7 +124,7 @@ func TestAsynqLeavesForeignFieldsOfATaskAloneAndDeletesThemWithIt(t *testing.T) 
 		return nil
 	})
 	r.settled(task, asynq.TaskStateRetry)
-	if n := r.client.HGet(ctx, hash, "railtoken:conflicts").Val(); n != "7" {
+	if n := r.client.HGet(ctx, hash, line.WaitField).Val(); n != "7" {
 		t.Errorf("after a retry the field is %q", n)
 	}
 	if err := r.inspect.RunTask(task.Queue, task.ID); err != nil {

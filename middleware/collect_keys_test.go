@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -206,8 +207,8 @@ func TestCollectingTasksNeverWaitInACircle(t *testing.T) {
 // refusedOften has a task look as one that was refused n times before its server starts.
 func (r *rig) refusedOften(task delayqueue.Task, n int) {
 	r.Helper()
-	if err := r.client.HSet(context.Background(), "asynq:{"+task.Queue+"}:t:"+task.ID, "railtoken:retried", 0,
-		"railtoken:conflicts", n, "railtoken:first", time.Now().UnixMicro()).Err(); err != nil {
+	if err := r.client.HSet(context.Background(), "asynq:{"+task.Queue+"}:t:"+task.ID, line.WaitField,
+		line.Wait{Conflict: line.Conflict{Count: n, First: time.Now()}}.String()).Err(); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -94,7 +95,7 @@ func TestTiesKeepTheirOrder(t *testing.T) {
 		r.events.await(r, tasks, parked)
 		firsts := map[string]int{}
 		for _, id := range want {
-			firsts[r.client.HGet(r.Context(), "asynq:{default}:t:"+id, "railtoken:first").Val()]++
+			firsts[line.ParseWait(r.client.HGet(r.Context(), "asynq:{default}:t:"+id, line.WaitField).Val()).First.String()]++
 		}
 		if len(firsts) != 1 {
 			r.Fatalf("the first conflicts lie at %v, want one moment", firsts)

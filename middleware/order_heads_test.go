@@ -63,7 +63,11 @@ var headRows = map[string]headRow{
 	},
 	"was parked by an earlier version": {
 		scenes: parkedBehind, fifo: follow, strict: follow,
-		becomes: func(h *headRig) { h.client.HDel(h.Context(), h.prefix()+"t:"+h.head.ID, "railtoken:sequence") },
+		becomes: func(h *headRig) {
+			hash := h.prefix() + "t:" + h.head.ID
+			h.client.HDel(h.Context(), hash, line.WaitField)
+			h.client.HSet(h.Context(), hash, "railtoken:waiters", line.WaitersKey(h.key))
+		},
 	},
 	"was put off": {
 		scenes: arrive, fifo: waits, strict: waits, exit: later(10 * time.Second),
@@ -155,7 +159,10 @@ var headRows = map[string]headRow{
 		becomes: func(h *headRig) { h.again(h.key+"-2", asynq.ProcessIn(time.Hour)); h.taken(h.key+"-2", true) },
 	},
 	"is overdue": {scenes: parkedBehind, fifo: pass, strict: pass, becomes: func(h *headRig) {
-		h.client.HSet(h.Context(), h.prefix()+"t:"+h.head.ID, "railtoken:deadline", time.Now().Add(-time.Second).Unix())
+		hash := h.prefix() + "t:" + h.head.ID
+		w := line.ParseWait(h.client.HGet(h.Context(), hash, line.WaitField).Val())
+		w.Deadline = time.Now().Add(-time.Second).Unix()
+		h.client.HSet(h.Context(), hash, line.WaitField, w.String())
 	}},
 
 	"'s queue is paused": {

@@ -49,29 +49,24 @@ func (p *Page) authorize(r *http.Request, action inspect.Action) ([]string, erro
 func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	fields, err := p.opts.Tasks.HMGet(ctx, line.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result",
-		"railtoken:sequence", "railtoken:also").Result()
+	fields, err := p.opts.Tasks.HMGet(ctx, line.Task(t).Hash(), "railtoken:keys", "result", "railtoken:sequence", line.WaitField).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of task %s: %w", t, err)
 	}
-	var text [5]string
+	var text [3]string
 	for i := range text {
 		text[i], _ = fields[i].(string)
 	}
-	var all []string
-	if key, ok := line.KeyOf(text[0]); ok {
+	all := line.ParseWait(fields[3]).Keys
+	if key, ok := line.SequenceOf(text[2]); ok {
 		all = append(all, key)
 	}
-	all = append(all, line.AlsoOf(text[4])...)
-	if key, ok := line.SequenceOf(text[3]); ok {
-		all = append(all, key)
-	}
-	for encoded := range strings.SplitSeq(text[1], " ") {
+	for encoded := range strings.SplitSeq(text[0], " ") {
 		if key, ok := rediswire.Decode(encoded); ok && key != "" {
 			all = append(all, key)
 		}
 	}
-	if conflict, err := middleware.ParseConflict([]byte(text[2])); err == nil {
+	if conflict, err := middleware.ParseConflict([]byte(text[1])); err == nil {
 		all = append(all, conflict.Key)
 	}
 	s, err := p.snapshot(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -120,8 +121,8 @@ func TestAuthorizeIsAskedAboutEveryAwaitedKey(t *testing.T) {
 		}
 		return nil
 	}}).crowd("tenant-a:1", "second", "third")
-	if err := r.client.HSet(t.Context(), "asynq:{default}:t:second", "railtoken:also",
-		" railtoken:waiters:{tenant-c:1} railtoken:waiters:{tenant-b:1} ").Err(); err != nil {
+	if err := r.client.HSet(t.Context(), "asynq:{default}:t:second", line.WaitField,
+		line.Wait{Keys: []string{"tenant-a:1", "tenant-c:1", "tenant-b:1"}}.String()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.get(http.StatusOK, "/task?queue=default&task=third")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -128,7 +129,8 @@ func (r *rig) wait(key, queue, id string) {
 	r.Helper()
 	ctx := r.Context()
 	set := waitersKey(key)
-	r.client.HSet(ctx, "asynq:{"+queue+"}:t:"+id, "state", "retry", "railtoken:waiters", set, "railtoken:first", "1", "railtoken:conflicts", "1")
+	r.client.HSet(ctx, "asynq:{"+queue+"}:t:"+id, "state", "retry", line.WaitField,
+		line.Wait{Conflict: line.Conflict{Count: 1, First: time.UnixMicro(1)}, Place: 1, Keys: []string{key}}.String())
 	r.client.ZAdd(ctx, set, redis.Z{Score: 1, Member: entryOf(queue, id)})
 	r.client.ZAdd(ctx, "railtoken:parked", redis.Z{Score: 1, Member: entryOf(queue, id)})
 }

@@ -121,8 +121,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:conflicts", "railtoken:first", "railtoken:keys",
-			"railtoken:nonce", "pending_since", "railtoken:sequence", "railtoken:also")
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", "pending_since", "railtoken:sequence", line.WaitField)
 		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
 		paused = p.Exists(ctx, t.Prefix()+"paused")
 		if f.state == "pending" {
@@ -134,27 +133,24 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 8)
+	text := make([]string, 5)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
-	if key, ok := line.KeyOf(text[0]); ok && f.state == "retry" {
-		f.key, f.others = key, line.AlsoOf(text[7])
-	} else if key, ok := line.SequenceOf(text[6]); ok && f.delayed() {
+	wait := line.ParseWait(text[4])
+	if key, ok := wait.Key(); ok && f.state == "retry" {
+		f.key, f.others = key, wait.Keys[1:]
+	} else if key, ok := line.SequenceOf(text[3]); ok && f.delayed() {
 		f.key = key
 	}
-	_, _ = fmt.Sscan(text[1], &f.conflicts) // 0 when there is none
-	var us int64
-	if _, err := fmt.Sscan(text[2], &us); err == nil && us > 0 {
-		f.first = time.UnixMicro(us)
-	}
-	for encoded := range strings.SplitSeq(text[3], " ") {
+	f.conflicts, f.first = wait.Count, wait.First
+	for encoded := range strings.SplitSeq(text[0], " ") {
 		if key, ok := rediswire.Decode(encoded); ok {
 			f.keys = append(f.keys, key)
 		}
 	}
 	// A call that put the task back has named the run that it has ended.
-	f.putBack = f.state == "retry" && text[4] != "" && text[4] == text[5]
+	f.putBack = f.state == "retry" && text[1] != "" && text[1] == text[2]
 	f.postponed = f.putBack && f.key == "" && f.conflicts == 0
 	if lease.Err() == nil && f.state == "active" {
 		f.lease = time.Unix(int64(lease.Val()), 0)

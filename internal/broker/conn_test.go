@@ -105,7 +105,7 @@ func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
 		runs := map[string]bool{}
 		for _, f := range w.fetched {
 			runs[f.Run] = true
-			if f.Queue != "default" || f.Conflicts != "" || f.First != "" || f.Retried != "" {
+			if f.Queue != "default" || f.Wait != "" {
 				t.Errorf("%+v", f)
 			}
 		}
@@ -147,8 +147,7 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 		c := redistest.Patient(t, m)
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
 		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
-		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first",
-			"1000000")
+		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:wait", "the record of a wait")
 		message := m.HGet("asynq:{default}:t:"+task.ID, "msg")
 		ran := make(chan string, 1)
 		s := bareServer(t, New(c, Options{Queues: numbered(1), Tasks: w}), func(_ context.Context, task *asynq.Task) error {
@@ -165,10 +164,7 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 			t.Errorf("its message is %q", w.fetched[0].Message)
 		}
 		w.fetched[0].Run, w.fetched[0].Message = "", ""
-		if want := (Fetched{
-			Queue: "default", ID: task.ID, Retried: "2", Conflicts: "7",
-			First: "1000000",
-		}); w.fetched[0] != want {
+		if want := (Fetched{Queue: "default", ID: task.ID, Wait: "the record of a wait"}); w.fetched[0] != want {
 			t.Errorf("%+v, want %+v", w.fetched[0], want)
 		}
 	})

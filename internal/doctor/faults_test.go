@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
@@ -292,8 +293,9 @@ var faults = map[string]fault{
 		s.hold("order:1")
 		task := s.parked("any", "order:1", asynq.Deadline(time.Now().Add(time.Hour)))
 		hash := "asynq:{default}:t:" + task.ID
-		if err := s.client.HSet(t.Context(), hash, "railtoken:first",
-			time.Now().Add(-2*time.Hour).UnixMicro()).Err(); err != nil {
+		w := line.ParseWait(s.client.HGet(t.Context(), hash, line.WaitField).Val())
+		w.First = time.Now().Add(-2 * time.Hour)
+		if err := s.client.HSet(t.Context(), hash, line.WaitField, w.String()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		s.src.Settings.MaxWait = 24 * time.Hour

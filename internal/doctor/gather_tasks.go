@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -116,7 +115,7 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 		}
 	}
 	err = pipelined(ctx, client, tasks, func(p redis.Pipeliner, w *waiting) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.task).Hash(), "state", "railtoken:waiters", "railtoken:first", "railtoken:also")
+		return p.HMGet(ctx, line.Task(w.task).Hash(), "state", line.WaitField)
 	}, func(w *waiting, reply *redis.SliceCmd) { w.read(reply.Val()) })
 	if err != nil {
 		return err
@@ -153,17 +152,12 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 }
 
 func (w *waiting) read(fields []any) {
-	text := make([]string, 4)
-	for i, field := range fields {
-		text[i], _ = field.(string)
+	w.state, _ = fields[0].(string)
+	wait := line.ParseWait(fields[1])
+	if key, ok := wait.Key(); ok {
+		w.key, w.also = key, wait.Keys[1:]
 	}
-	w.state = text[0]
-	if key, ok := line.KeyOf(text[1]); ok {
-		w.key, w.also = key, line.AlsoOf(text[3])
-	}
-	if us, err := strconv.ParseInt(text[2], 10, 64); err == nil && us > 0 {
-		w.first = time.UnixMicro(us)
-	}
+	w.first = wait.First
 }
 
 // readMessages reads the messages of some of the tasks.

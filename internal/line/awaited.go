@@ -55,11 +55,11 @@ func (a Awaited) Awaited(ctx context.Context, n int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list parked tasks: %w", err)
 	}
-	sets := make([]*redis.StringCmd, len(entries))
+	waits := make([]*redis.StringCmd, len(entries))
 	_, err = a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, entry := range entries {
 			t, _ := ParseEntry(entry) // what is no entry is no task
-			sets[n] = p.HGet(ctx, t.Hash(), "railtoken:waiters")
+			waits[n] = p.HGet(ctx, t.Hash(), WaitField)
 		}
 		return nil
 	})
@@ -67,8 +67,8 @@ func (a Awaited) Awaited(ctx context.Context, n int) ([]string, error) {
 		return nil, fmt.Errorf("read what tasks wait for: %w", err)
 	}
 	tasks := map[string]int{}
-	for _, set := range sets {
-		if key, ok := KeyOf(set.Val()); ok {
+	for _, wait := range waits {
+		if key, ok := ParseWait(wait.Val()).Key(); ok {
 			tasks[key]++
 		}
 	}

@@ -2,7 +2,6 @@ package line
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/broker"
@@ -41,15 +40,13 @@ func (e *tasks) Fetched(f broker.Fetched) {
 
 // runOf returns the run of a task that was fetched.
 func (e *tasks) runOf(f broker.Fetched) *Run {
+	w := ParseWait(f.Wait)
 	r := &Run{
-		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
-		tries: f.Retried, woken: f.Woken, owes: f.Waiters, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
+		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, met: w.Conflict,
+		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
 	}
-	if f.Conflicts != "" || f.First != "" {
-		r.met.Count, _ = strconv.Atoi(f.Conflicts)
-		if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
-			r.met.First = time.UnixMicro(us)
-		}
+	if key, ok := w.Key(); ok && f.Woken && !w.Own {
+		r.owes = WaitersKey(key)
 	}
 	return r
 }

@@ -3,7 +3,6 @@ package line
 import (
 	"context"
 	_ "embed"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,7 +11,7 @@ var (
 	//go:embed lua/drop.lua
 	dropSource string
 
-	dropScript = redis.NewScript(dropSource)
+	dropScript = redis.NewScript(composed(dropSource))
 )
 
 // Dropped is what [Engine.Drop] returns for a task that it has deleted.
@@ -27,12 +26,11 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	// gone, which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no
 	// wake finds.
 	keys := []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "scheduled"}
-	fields, err := e.client.HMGet(ctx, t.Hash(), "unique_key", "railtoken:also").Result()
+	fields, err := e.client.HMGet(ctx, t.Hash(), "unique_key", WaitField).Result()
 	if err != nil {
 		return "", err
 	}
 	unique, _ := fields[0].(string)
-	further, _ := fields[1].(string)
 	if unique != "" {
 		keys = append(keys, unique)
 	}
@@ -40,7 +38,11 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	if err != nil || state != Dropped {
 		return state, err
 	}
-	for _, set := range append(strings.Fields(further), WaitersKey(key), e.index) {
+	sets := []string{WaitersKey(key), e.index}
+	for _, further := range ParseWait(fields[1]).Keys {
+		sets = append(sets, WaitersKey(further))
+	}
+	for _, set := range sets {
 		if err := e.client.ZRem(ctx, set, t.Entry()).Err(); err != nil {
 			e.log.WarnContext(ctx, "the entry of a dropped task is left among the waiters; wakes skip it", "error", err)
 		}

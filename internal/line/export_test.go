@@ -12,6 +12,9 @@ import (
 // FollowUpFirst is when a wake is checked for the first time.
 const FollowUpFirst = followUpFirst
 
+// Composed returns a script that may call the functions.
+func Composed(source string) string { return composed(source) }
+
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
 	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,

@@ -43,12 +43,11 @@ func (e *Engine) IsFirst(ctx context.Context, t Task) bool {
 // keysOf returns the key that a task waits for, or was woken for, and the one whose sequence it is in; empty when there is
 // none.
 func (e *Engine) keysOf(ctx context.Context, t Task) (waits, sequence string, err error) {
-	names, err := e.client.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:sequence").Result()
+	names, err := e.client.HMGet(ctx, t.Hash(), WaitField, "railtoken:sequence").Result()
 	if err != nil {
 		return "", "", err
 	}
-	name, _ := names[0].(string)
-	waits, _ = KeyOf(name)
+	waits, _ = ParseWait(names[0]).Key()
 	mark, _ := names[1].(string)
 	sequence, _ = sequenceOf(mark)
 	return waits, sequence, nil

@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -190,7 +191,7 @@ func (r *rig) crowd(key string, n int) {
 		_, err := r.Client.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
 			for i := begin; i < min(begin+1000, n); i++ {
 				t, at := r.task(fmt.Sprint("crowd", i)), float64(time.Now().UnixMicro())
-				pipe.HSet(r.Context(), hash(t), "state", "retry", "railtoken:waiters", r.registry(key))
+				pipe.HSet(r.Context(), hash(t), "state", "retry", line.WaitField, line.Wait{Keys: []string{r.key(key)}}.String())
 				pipe.ZAdd(r.Context(), r.registry(key), redis.Z{Score: at, Member: entry(t)})
 				pipe.ZAdd(r.Context(), r.index(), redis.Z{Score: at, Member: entry(t)})
 			}
@@ -304,11 +305,27 @@ func (r *rig) conflicts(task line.Task) int { return conflictsOf(r.T, r.Client, 
 
 func conflictsOf(t *testing.T, client redis.UniversalClient, task line.Task) int {
 	t.Helper()
-	n, err := client.HGet(t.Context(), hash(task), "railtoken:conflicts").Int()
-	if err != nil {
+	return waitOf(t, client, task).Count
+}
+
+// wait returns the record of a task's wait.
+func (r *rig) wait(task line.Task) line.Wait { return waitOf(r.T, r.Client, task) }
+
+func waitOf(t *testing.T, client redis.UniversalClient, task line.Task) line.Wait {
+	t.Helper()
+	text, err := client.HGet(t.Context(), hash(task), line.WaitField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
-	return n
+	return line.ParseWait(text)
+}
+
+// rewait changes the record of a task's wait.
+func (r *rig) rewait(task line.Task, change func(*line.Wait)) {
+	r.Helper()
+	w := r.wait(task)
+	change(&w)
+	r.set(task, line.WaitField, w.String())
 }
 
 // Become waits for a task to be in a state.

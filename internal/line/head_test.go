@@ -57,10 +57,6 @@ var heads = map[string]struct {
 	"it has no lease":            {func(r *rig, first line.Task) { r.Client.ZRem(r.Context(), first.Prefix()+"lease", first.ID) }, true, true, true},
 	"it has failed":              {func(r *rig, first line.Task) { r.failed(first) }, false, true, false},
 	"it is parked":               {func(r *rig, first line.Task) { r.Park(first, "k") }, true, true, false},
-	"an earlier version has parked it": {func(r *rig, first line.Task) {
-		r.Park(first, "k")
-		r.Client.HDel(r.Context(), first.Hash(), "railtoken:sequence")
-	}, true, true, false},
 	"its timer has brought it back": {func(r *rig, first line.Task) {
 		r.Park(first, "k")
 		r.timer(first)
@@ -100,7 +96,7 @@ var heads = map[string]struct {
 	}, false, false, false},
 	"its deadline has passed": {func(r *rig, first line.Task) {
 		r.Park(first, "k")
-		r.set(first, "railtoken:deadline", time.Now().Add(-time.Second).Unix())
+		r.rewait(first, func(w *line.Wait) { w.Deadline = time.Now().Add(-time.Second).Unix() })
 	}, false, false, false},
 }
 

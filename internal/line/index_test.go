@@ -31,7 +31,7 @@ func (r *rig) indexed(when string, want ...line.Task) {
 }
 
 // hasPlace reports whether a wake finds a parked task.
-func (r *rig) hasPlace(t line.Task) bool { return r.field(t, "railtoken:waiters") != "" }
+func (r *rig) hasPlace(t line.Task) bool { return len(r.wait(t).Keys) > 0 }
 
 func TestTheTotalBoundIsForAllKeysTogether(t *testing.T) {
 	t.Parallel()

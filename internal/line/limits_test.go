@@ -31,8 +31,7 @@ func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task, soon := r.begun("a"), time.Now().Add(time.Minute)
-		r.set(task, "railtoken:retried", 0, "railtoken:conflicts", 2, "railtoken:first",
-			time.Now().Add(time.Hour).UnixMicro())
+		r.rewait(task, func(w *line.Wait) { w.Conflict = line.Conflict{Count: 2, First: time.Now().Add(time.Hour)} })
 		if place := r.Park(task, "k"); place.First.After(soon) || place.Count != 3 {
 			t.Errorf("%+v", place)
 		}

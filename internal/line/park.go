@@ -138,16 +138,6 @@ func (o ParkOptions) further() string {
 	return b.String()
 }
 
-// AlsoOf returns the further keys that the field railtoken:also of a task's hash names.
-func AlsoOf(field string) (further []string) {
-	for set := range strings.FieldsSeq(field) {
-		if key, ok := KeyOf(set); ok {
-			further = append(further, key)
-		}
-	}
-	return further
-}
-
 // withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
 	if o.unique == "" {

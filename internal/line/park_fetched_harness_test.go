@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -119,18 +118,21 @@ func trace(t *testing.T, client *redis.Client, id string) map[string]string {
 	ctx := t.Context()
 	found := client.HGetAll(ctx, "asynq:{default}:t:"+id).Val()
 	score := client.ZScore(ctx, "railtoken:waiters:{k}", "7:default"+id).Val()
-	if found["railtoken:place"] != strconv.FormatFloat(score, 'f', 0, 64) {
-		found["its place"] = fmt.Sprintf("%s, and %.0f in the set", found["railtoken:place"], score)
+	w := line.ParseWait(found[line.WaitField])
+	if w.Place != int64(score) {
+		found["its place"] = fmt.Sprintf("%d, and %.0f in the set", w.Place, score)
 	}
-	first, _ := strconv.ParseInt(found["railtoken:first"], 10, 64)
-	found["first"] = time.Since(time.UnixMicro(first)).Round(time.Minute).String()
+	first := w.First
+	found["first"] = time.Since(first).Round(time.Minute).String()
+	w.First, w.Place = time.Time{}, 0
+	found[line.WaitField] = w.String()
 	found["place"] = time.Since(time.UnixMicro(int64(score))).Round(time.Minute).String()
-	for _, field := range []string{"railtoken:first", "railtoken:place", "railtoken:nonce", "pending_since"} {
+	for _, field := range []string{"railtoken:nonce", "pending_since"} {
 		delete(found, field)
 	}
 	found["rank"] = fmt.Sprint(client.ZRank(ctx, "railtoken:waiters:{k}", "7:default"+id).Val())
 	due := time.Unix(int64(client.ZScore(ctx, "asynq:{default}:retry", id).Val()), 0)
-	found["timer"] = due.Sub(time.UnixMicro(first)).Round(5 * time.Second).String()
+	found["timer"] = due.Sub(first).Round(5 * time.Second).String()
 	for name, key := range map[string]string{
 		"told": "railtoken:lock:{k}:notify", "waiters": "railtoken:waiters:{k}", "index": "railtoken:parked", "unique": found["unique_key"],
 	} {

@@ -125,8 +125,8 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 // The script leaves these tasks to their server, which gives them to their handler here.
 func TestAFetchLeavesOtherTasksToTheirServer(t *testing.T) {
 	t.Parallel()
-	record := func(more ...any) []any {
-		return append([]any{"railtoken:conflicts", 1, "railtoken:retried", 0, "railtoken:first", 1}, more...)
+	record := func(keys ...string) []any {
+		return []any{line.WaitField, line.Wait{Conflict: line.Conflict{Count: 1, First: time.UnixMicro(1)}, Keys: keys}.String()}
 	}
 	for name, tt := range map[string]struct {
 		keys   string
@@ -136,8 +136,8 @@ func TestAFetchLeavesOtherTasksToTheirServer(t *testing.T) {
 		"the key is free":           {keys: "free"},
 		"no keys are recorded":      {},
 		"it was woken":              {keys: "k", fields: []any{"railtoken:woken", 1}},
-		"it comes by its timer":     {keys: "k", fields: record("railtoken:waiters", "railtoken:waiters:{k}")},
-		"it waits for another key":  {keys: "k", fields: record("railtoken:waiters", "railtoken:waiters:{other}")},
+		"it comes by its timer":     {keys: "k", fields: record("k")},
+		"it waits for another key":  {keys: "k", fields: record("other")},
 		"several keys, refused":     {keys: "free k", fields: record()},
 		"the waiters are no set":    {keys: "k", breaks: func(h *holds) { h.Client.Set(h.Context(), "railtoken:waiters:{k}", "text", 0) }},
 		"the index is no set":       {keys: "k", breaks: func(h *holds) { h.Client.Set(h.Context(), "railtoken:parked", "text", 0) }},

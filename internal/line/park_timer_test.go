@@ -90,8 +90,7 @@ func TestTasksThatFindNoRoomTryLaterEachTime(t *testing.T) {
 			{"alone", line.ParkOptions{MaxTotal: 8}, 0, 0, 30 * time.Second},
 		} {
 			task := r.Delayed(fmt.Sprint(i))
-			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first",
-				time.Now().UnixMicro())
+			r.rewait(task, func(w *line.Wait) { w.Conflict = line.Conflict{Count: tt.before, First: time.Now()} })
 			tt.limits.MaxAge, tt.limits.RetryAfter = tt.longest, 30*time.Second
 			place := r.parkWith(task, tt.key, tt.limits)
 			if r.hasPlace(task) || place.Count != tt.before+1 {

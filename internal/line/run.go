@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +22,7 @@ type Run struct {
 	nonce    string
 	message  string // as it was fetched
 	met      Conflict
-	tries    string // the retry count to which met belongs
+	tries    int // the retry count to which met belongs
 	woken    bool
 	owes     string        // waiters of the key that it was woken for, until it has taken that key or has passed the wake on
 	wokenFor time.Duration // when it was fetched; zero if unknown
@@ -82,7 +81,7 @@ func (e *Engine) present(t Task) (*Run, error) {
 
 // Met returns what the task has met since its handler last ran. attempt is its retry count.
 func (r *Run) Met(attempt int) Conflict {
-	if r == nil || r.tries != strconv.Itoa(attempt) {
+	if r == nil || r.tries != attempt {
 		return Conflict{}
 	}
 	return r.met

@@ -48,7 +48,7 @@ func (r *solo) front(key string) line.Front {
 // refusedOnce notes of a task what its first conflict does, whose deadline is then known.
 func (r *solo) refusedOnce(t line.Task) {
 	r.Helper()
-	if err := r.Client.HSet(r.Context(), hash(t), "railtoken:deadline", "0").Err(); err != nil {
+	if err := r.Client.HSet(r.Context(), hash(t), line.WaitField, line.Wait{}.String()).Err(); err != nil {
 		r.Fatal(err)
 	}
 }

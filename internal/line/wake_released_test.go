@@ -87,10 +87,16 @@ func (h *holder) acknowledge(most int, text string) (got colocated.Outcome) {
 	return got
 }
 
+// rewait changes the record of a task's wait.
+func (h *holder) rewait(id string, w line.Wait) {
+	h.Helper()
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, line.WaitField, w.String()).Err())
+}
+
 // waited leaves the traces of a task that has waited and was brought back by its timer.
 func (h *holder) waited() {
 	h.Helper()
-	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", "railtoken:waiters", "railtoken:waiters:{k}", "railtoken:place", 1).Err())
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", line.WaitField, line.Wait{Place: 1, Keys: []string{"k"}}.String()).Err())
 	for _, set := range []string{"railtoken:waiters:{k}", line.ParkedIndex} {
 		h.OK(h.Client.ZAdd(h.Context(), set, redis.Z{Score: 1, Member: "7:defaultholder"}).Err())
 	}
@@ -98,8 +104,8 @@ func (h *holder) waited() {
 
 func TestAnAcknowledgementWakesWaitersThatCanRun(t *testing.T) {
 	t.Parallel()
-	spoil := func(id string, fields ...any) func(h *holder) {
-		return func(h *holder) { h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, fields...).Err()) }
+	overdue := func(id string) func(h *holder) {
+		return func(h *holder) { h.rewait(id, line.Wait{Deadline: 1, Keys: []string{"k"}}) }
 	}
 	for name, tt := range map[string]struct {
 		most    int
@@ -117,10 +123,10 @@ func TestAnAcknowledgementWakesWaitersThatCanRun(t *testing.T) {
 		"the next one stands far behind": {
 			most: 9, waiters: strings.Split("abcdefghijklmn", ""), woken: strings.Split("abcdefghi", ""),
 		},
-		"one behind cannot run":   {most: 1, waiters: []string{"a", "b"}, prepare: spoil("b", "railtoken:deadline", 1), woken: []string{"a"}},
-		"the first is overdue":    {most: 2, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: spoil("a", "railtoken:deadline", 1)},
-		"the second is overdue":   {most: 2, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: spoil("b", "railtoken:deadline", 1)},
-		"it waits for another":    {most: 1, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: spoil("a", "railtoken:waiters", "railtoken:waiters:{other}")},
+		"one behind cannot run":   {most: 1, waiters: []string{"a", "b"}, prepare: overdue("b"), woken: []string{"a"}},
+		"the first is overdue":    {most: 2, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: overdue("a")},
+		"the second is overdue":   {most: 2, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: overdue("b")},
+		"it waits for another":    {most: 1, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: func(h *holder) { h.rewait("a", line.Wait{Keys: []string{"other"}}) }},
 		"it has begun by itself":  {most: 1, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: func(h *holder) { h.Begin(line.Task{Queue: "default", ID: "a"}) }},
 		"its timer has rung":      {most: 1, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: func(h *holder) { h.OK(h.Inspect.RunTask("default", "a")) }},
 		"it is gone":              {most: 1, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: func(h *holder) { h.OK(h.Inspect.DeleteTask("default", "a")) }},
@@ -202,7 +208,7 @@ func TestAnAcknowledgementWakesForEachKeyThatItCan(t *testing.T) {
 	h := newHolder(t, "j k l")
 	h.wait("a", "j", "j")
 	h.wait("b", "k", "k")
-	h.OK(h.Client.HSet(t.Context(), "asynq:{default}:t:b", "railtoken:deadline", 1).Err())
+	h.rewait("b", line.Wait{Deadline: 1, Keys: []string{"k"}})
 	got := h.acknowledge(1, "")
 	if len(got.Woken) != 1 || got.Woken[0].Key != 1 || !slices.Equal(got.Woken[0].Entries, []string{"7:defaulta"}) || !got.Parked {
 		t.Errorf("the acknowledgement tells %+v, want the task of the first key, and one that is left to the caller", got)

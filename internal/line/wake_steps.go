@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -129,7 +128,8 @@ func (e *Engine) Leave(ctx context.Context, key string, t Task) error {
 
 // look is a waiter, and what the check step has found out about it.
 type look struct {
-	entry, verdict, state, place string
+	entry, verdict, state string
+	place                 int
 }
 
 // lookAt checks waiters. Those of the queues in held are held without a check, and so are those of paused queues. When
@@ -158,7 +158,7 @@ func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, h
 			replies = replies[1:]
 			if moving(r.err) {
 				at.verdict = "moving"
-			} else if at.verdict, at.state, at.place = r.text(), r.text(), r.text(); r.err != nil {
+			} else if at.verdict, at.state, at.place = r.text(), r.text(), r.number(); r.err != nil {
 				err = errors.Join(err, r.err)
 			}
 		}
@@ -192,7 +192,7 @@ func (e *Engine) hope(ctx context.Context, waiters string) error {
 // their queues, and adds them to w.
 func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look, w *Woken) error {
 	var entries, parked []any
-	place := map[string]string{}
+	place := map[string]int{}
 	for _, at := range out {
 		entries = append(entries, at.entry)
 		place[at.entry] = at.place
@@ -250,13 +250,9 @@ func (e *Engine) hasten(ctx context.Context, entry string) {
 }
 
 // putBack puts an entry back into the waiters and the index, unless its task has joined again.
-func (e *Engine) putBack(ctx context.Context, waiters, entry, place string) error {
-	score, err := strconv.ParseFloat(place, 64)
-	if err != nil {
-		return unexpected(place)
-	}
-	_, err = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		pipe.ZAddNX(ctx, waiters, redis.Z{Score: score, Member: entry})
+func (e *Engine) putBack(ctx context.Context, waiters, entry string, place int) error {
+	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.ZAddNX(ctx, waiters, redis.Z{Score: float64(place), Member: entry})
 		pipe.ZAddNX(ctx, e.index, redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry})
 		return nil
 	})

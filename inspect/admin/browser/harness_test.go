@@ -155,7 +155,8 @@ func (r *rig) park(tasks ...waiting) {
 		for _, w := range tasks {
 			t, set := line.Task{Queue: "default", ID: w.id}, line.WaitersKey(w.key)
 			now := time.Now().UnixMicro()
-			p.HSet(ctx, t.Hash(), "state", "retry", "railtoken:waiters", set, "railtoken:first", now, "railtoken:conflicts", 1)
+			p.HSet(ctx, t.Hash(), "state", "retry", line.WaitField,
+				line.Wait{Conflict: line.Conflict{Count: 1, First: time.UnixMicro(now)}, Place: now, Keys: []string{w.key}}.String())
 			p.ZAdd(ctx, set, redis.Z{Score: float64(now), Member: t.Entry()})
 			p.ZAdd(ctx, "railtoken:parked", redis.Z{Score: float64(now), Member: t.Entry()})
 			p.ZAdd(ctx, t.Prefix()+"retry", redis.Z{Score: float64(now/1e6 + 3600), Member: t.ID})

@@ -129,7 +129,9 @@ func (r *rig) openShop() {
 			r.task(middleware.Parked, "order:audit", h.key, id)
 			first := now.Add(-h.oldest + h.oldest*time.Duration(n)/5)
 			hash := line.Task{Queue: "default", ID: id}.Hash()
-			if err := r.client.HSet(ctx, hash, "railtoken:first", first.UnixMicro()).Err(); err != nil {
+			w := line.ParseWait(r.client.HGet(ctx, hash, line.WaitField).Val())
+			w.First = first
+			if err := r.client.HSet(ctx, hash, line.WaitField, w.String()).Err(); err != nil {
 				r.Fatal(err)
 			}
 		}

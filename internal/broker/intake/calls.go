@@ -144,14 +144,9 @@ func (r *reader) read(reply any) (g got, err error) {
 		t.ID, _ = values[1].(string)
 		t.Message, _ = values[3].(string)
 		t.Recorded, _ = values[5].(string)
-		if waited, _ := values[4].([]any); len(waited) == 5 {
-			for i, to := range []*string{&t.Retried, &t.Conflicts, &t.First} {
-				*to, _ = waited[i].(string)
-			}
-			t.Woken, t.WokenFor = wokenFor(waited[3])
-			if t.Woken {
-				t.Waiters, _ = waited[4].(string)
-			}
+		if waited, _ := values[4].([]any); len(waited) == 2 {
+			t.Wait, _ = waited[0].(string)
+			t.Woken, t.WokenFor = wokenFor(waited[1])
 		}
 		t.Taken, t.Refused = r.locked(&t, int(number), values[6])
 		g.tasks = append(g.tasks, t)

@@ -59,16 +59,12 @@ const (
 )
 
 // Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the
-// field pending_since until the next one begins. The rest is what its hash has noted of its waiting, empty for one that
-// has never waited.
+// field pending_since until the next one begins. Wait is the record of its wait, empty for one that has never waited.
 type Task struct {
-	Queue, ID, Run, Message   string
-	Retried, Conflicts, First string
+	Queue, ID, Run, Message, Wait string
 	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
-	// Waiters is the set of waiters that it was woken from.
 	Woken    bool
 	WokenFor time.Duration
-	Waiters  string
 	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
 	// and Refused says that one of them is held.
 	Recorded string

@@ -18,7 +18,7 @@ func TestARecalledTaskIsStillWoken(t *testing.T) {
 			admin, client := server.Client(t), server.Client(t)
 			enqueue(t, admin, "default", 1)
 			hash := "asynq:{default}:t:default0"
-			admin.HSet(t.Context(), hash, "railtoken:retried", "0", "railtoken:conflicts", "1", "railtoken:waiters", "those of a key")
+			admin.HSet(t.Context(), hash, "railtoken:wait", "a record")
 			if woken {
 				admin.HSet(t.Context(), hash, "railtoken:woken", time.Now().UnixMicro())
 			}
@@ -32,7 +32,7 @@ func TestARecalledTaskIsStillWoken(t *testing.T) {
 			network.mend()
 			redistest.Receive(t, in.Arrived(), patience)
 			task, ok := in.Take()
-			if !ok || task.Woken != woken || (task.Waiters != "") != woken || task.Conflicts != "1" {
+			if !ok || task.Woken != woken || task.Wait != "a record" {
 				t.Errorf("the recall has brought %+v, %v; want a task that was woken: %v", task, ok, woken)
 			}
 		})

@@ -23,12 +23,12 @@ local function passed(state, deadline, now)
   return state ~= 'active' and tonumber(deadline) > 0 and tonumber(deadline) <= now / 1e9
 end
 
--- admit(task, entry, key, how the task keeps its position, now (ns), its mark, its waiters) has a task that is being fetched
+-- admit(task, entry, key, how the task keeps its position, now (ns), its mark) has a task that is being fetched
 -- join the sequence of its key. It returns its place when it is the first, which may take the lock: {sequence, entry, score}; nil and the refusal when
 -- it stands behind one that will run or runs; and nothing when its run has to look: the worker of the first may have died.
-local function admit(task, entry, key, how, now, mark, waiters)
+local function admit(task, entry, key, how, now, mark)
   local sequence = 'railtoken:sequence:{' .. key .. '}'
-  local score = arrive(sequence, entry, nil, enlist(task, sequence, how, 'pending', mark, waiters)[2] == 1)
+  local score = arrive(sequence, entry, nil, enlist(task, sequence, how, 'pending', mark)[2] == 1)
   local front = fronts[sequence]
   if front and front.entry ~= entry then
     return nil, front.refusal
@@ -61,13 +61,14 @@ local function depart(task, lock)
   redis.call('ZREM', 'railtoken:sequence:' .. string.match(lock, '{.*}$'), #queue .. ':' .. queue .. id)
 end
 
--- leaveWaiters(task, waiters, whether it is deleted) removes a task whose run has ended from the waiters that it was parked
+-- leaveWaiters(task, its record, whether it is deleted) removes a task whose run has ended from the waiters that it was parked
 -- among, and its record: a failed task waits for its retry, and not for the key.
-local function leaveWaiters(task, waiters, gone)
+local function leaveWaiters(task, record, gone)
   local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
-  if queue then
+  local r = unpacked(record)
+  if queue and r then
     local entry = #queue .. ':' .. queue .. id
-    redis.call('ZREM', waiters, entry)
+    redis.call('ZREM', r.waiters, entry)
     redis.call('ZREM', index, entry)
   end
   if not gone then

@@ -10,25 +10,21 @@
 --   fifo       it loses its position when it fails
 --   strict     it keeps its position when it fails
 
--- belongs(mark, waiters, sequence) returns whether the fields of a task name a sequence. A task that a worker of an earlier
--- version has parked names only the waiters of the key.
-local function belongs(mark, waiters, sequence)
-  if mark then
-    return string.sub(mark, 1, #sequence + 1) == sequence .. ' '
-  end
-  return waiters and waiters == string.gsub(sequence, '^railtoken:sequence:', 'railtoken:waiters:')
+-- belongs(mark, sequence) returns whether the field of a task names a sequence.
+local function belongs(mark, sequence)
+  return mark and string.sub(mark, 1, #sequence + 1) == sequence .. ' '
 end
 
 -- enlist(task, sequence, how) notes the sequence of a task before the task joins it. Returns {the task's state or '', 1 when
 -- an entry that is there must be that of an earlier enqueue; 0 when it is the task's; -1 when a producer has nothing to add,
 -- because the task is gone or in another sequence}. A producer says 'joined', and is not the first when the task has run
--- meanwhile. On one node, state, mark and waiters are what the caller has read.
-local function enlist(task, sequence, how, state, mark, waiters)
+-- meanwhile. On one node, state and mark are what the caller has read.
+local function enlist(task, sequence, how, state, mark)
   if not state then
-    state, mark, waiters = unpack(redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:waiters'))
+    state, mark = unpack(redis.call('HMGET', task, 'state', 'railtoken:sequence'))
     state = state or ''
   end
-  local mine = belongs(mark, waiters, sequence)
+  local mine = belongs(mark, sequence)
   local fresh = not mine or mark == sequence .. ' enqueued'
   if how == 'joined' then
     if mark ~= sequence .. ' enqueued' then
@@ -59,13 +55,13 @@ end
 --   'later'    it is scheduled
 local soon = 60 -- for how long (s) the others wait for the retry of a task that did not leave its sequence
 local function head(task, sequence, id, now, lost, left)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since',
-    'railtoken:waiters')
+  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:wait', 'railtoken:nonce', 'pending_since')
   local state, mark, prefix = found[1] or '', found[2], string.sub(task, 1, -#id - 3)
+  local wait = unpacked(found[3])
   local function is(verdict, at)
-    return {verdict, state, at or '0', found[3] or ''}
+    return {verdict, state, at or '0', wait and tostring(wait.deadline) or ''}
   end
-  if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, found[6], sequence) then
+  if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, sequence) then
     return is('gone')
   elseif state == 'active' then
     local ends = redis.call('ZSCORE', prefix .. 'lease', id)
@@ -78,7 +74,7 @@ local function head(task, sequence, id, now, lost, left)
     local due = redis.call('ZSCORE', prefix .. 'retry', id)
     -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued. A
     -- server that speaks to Redis by itself names none.
-    local run, waits = found[5], found[4] or found[6]
+    local run, waits = found[5], found[4] or wait
     if run then
       waits = run == found[4] or string.find(run, '^%d+$')
     end

@@ -29,7 +29,8 @@ local left, conflicts, first, place, before, us, freed = unpack(suspend(task, AR
   ARGV[11], ARGV[16], ARGV[5], ARGV[17], ARGV[18]))
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
   left, task, home, moved = 'again', KEYS[10], KEYS[11], 1
-  conflicts, first = unpack(redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first'))
+  local r = recordOf(task)
+  conflicts, first = r and r.conflicts, r and string.format('%.0f', r.first)
 end
 if left ~= 'ok' then
   local again = left == 'again'
@@ -56,9 +57,11 @@ if looked and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entr
     if redis.call('EXISTS', KEYS[locks + 2 * i - 2]) == 0 then
       redis.call('ZREM', set, entry)
       redis.call('ZREM', index, entry)
-      redis.call('HSET', task, 'railtoken:freed', set)
+      local r = recordOf(task)
+      r.waiters, r.also, r.freed = set, '', true
+      write(task, r)
       redis.call('ZREM', home, id)
-      push(entry, ARGV[3], set, ARGV[18])
+      push(entry, ARGV[3], set, '')
       return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
     end
   end

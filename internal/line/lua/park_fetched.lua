@@ -58,6 +58,7 @@ local function enroll(group, entry)
   sets[group.waiters] = set
   set.count, set.last = joined[1], tonumber(joined[2])
   group.set, group.since, group.ahead = set, clock, set.count - 1
+  group.record = rest(1, began, group.look, 0, group.waiters, '')
   return joined[2]
 end
 
@@ -78,8 +79,8 @@ local function park(group, id, task, message, now)
   local entry, place, set = group.begin .. id, nil, group.set
   if set then
     set.count, set.last = set.count + 1, math.max(began, set.last + 1)
-    place = string.format('%.0f', set.last)
-    redis.call('ZADD', group.waiters, place, entry)
+    place = set.last
+    redis.call('ZADD', group.waiters, string.format('%d', place), entry)
     redis.call('ZADD', index, clock, entry)
   else
     place = enroll(group, entry)
@@ -96,9 +97,8 @@ local function park(group, id, task, message, now)
   end
   keep(found[10], id, delay)
   -- The field pending_since stays: asynq reads that of pending tasks alone, and sets it when a task becomes one.
-  redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting, 'railtoken:retried', found[6] or '0', 'railtoken:conflicts', '1',
-    'railtoken:first', clock, 'railtoken:place', place, 'railtoken:look', group.look, 'railtoken:waiters', group.waiters,
-    'railtoken:deadline', string.format('%.0f', deadline))
+  redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting,
+    'railtoken:wait', packed(found[6] or 0, deadline, place - began, group.record))
   redis.call('ZADD', group.prefix .. 'retry', at, id)
   redis.call('LREM', group.prefix .. 'active', 1, id) -- at last: whatever fails before, the task is still active
   return true

@@ -1,22 +1,69 @@
--- Part of the scripts: the record of a task, in the slot of its queue. Each function is a step of its own on a Cluster,
+-- Part of the scripts: the record of a task's wait, in the slot of its queue. Each function is a step of its own on a Cluster,
 -- where its first argument is KEYS[1] and the others are ARGV; each is atomic, since two runs of one task may be under
 -- way.
 --
--- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried,
--- :conflicts, :first, :place (its score among the waiters), :waiters, the set of waiters that it is in or was woken
--- from, :also, further sets that it is in (awaits), :look, its timer if it were next (ms), and :freed, the waiters of a
--- key that it found free when it was to wait for it. railtoken:own is '1' when the key is none of a lock. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
--- the message for it, with all of the payload.
+-- The record is the field railtoken:wait of asynq's hash of the task, so that it goes with the task, with blanks between:
+--   retried     the retry count that the conflicts are for: they are counted anew when the handler has run
+--   deadline    of the task (s), 0 for none: a wake need not read the message for it, with all of the payload
+--   offset      by how much its place among the waiters, a score, is behind the first conflict (us)
+--   conflicts   and when the first was (us)
+--   look        its timer if it were next (ms)
+--   marks       1 if the key is none of a lock, and 2 if it found the key free when it was to wait for it
+--   keys        the key whose waiters it is among or was woken from, encoded, and further ones (awaits); none when it is among no
+--               waiters
+-- Package line reads it, too: see wait.go. When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
+
+-- rest(conflicts, first, look, marks, waiters or '', further sets or '') returns what packed ends with.
+local function rest(conflicts, first, look, marks, waiters, also)
+  local keys = ''
+  if waiters ~= '' then
+    keys = string.gsub(' ' .. waiters .. string.sub(also, 1, -2), 'railtoken:waiters:{(%S+)}', '%1')
+  end
+  return string.format(' %d %d %d %d', conflicts, first, look, marks) .. keys
+end
+
+-- packed(retried, deadline, offset, what rest returns) returns a record.
+local function packed(retried, deadline, offset, after)
+  return string.format('%s %d %d', retried, deadline, offset) .. after
+end
+
+-- unpacked(text) returns the fields of a record; nil if there is none.
+local function unpacked(text)
+  local retried, deadline, offset, conflicts, first, look, marks, key, further =
+    string.match(text or '', '^(%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d) ?(%S*)(.*)$')
+  if not retried then
+    return nil
+  end
+  return {retried = retried, deadline = tonumber(deadline), conflicts = tonumber(conflicts), first = tonumber(first),
+    place = first + offset, look = tonumber(look), own = marks % 2 == 1, freed = tonumber(marks) >= 2,
+    waiters = key ~= '' and 'railtoken:waiters:{' .. key .. '}' or '',
+    also = further ~= '' and string.gsub(further, ' (%S+)', ' railtoken:waiters:{%1}') .. ' ' or ''}
+end
+
+-- recordOf(task) returns the record of a task, or nil.
+local function recordOf(task)
+  return unpacked(redis.call('HGET', task, 'railtoken:wait'))
+end
+
+-- write(task, record) writes the record of a task.
+local function write(task, r)
+  redis.call('HSET', task, 'railtoken:wait', packed(r.retried, r.deadline, r.place - r.first,
+    rest(r.conflicts, r.first, r.look, (r.own and 1 or 0) + (r.freed and 2 or 0), r.waiters, r.also)))
+end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
-  return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:waiters',
-    'railtoken:also', 'railtoken:look', 'railtoken:freed', 'railtoken:own', 'railtoken:woken')
+  return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:woken')
 end
 
 -- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
 local function unplace(task)
-  return redis.call('HDEL', task, 'railtoken:place', 'railtoken:waiters', 'railtoken:also')
+  local r = recordOf(task)
+  if r then
+    r.waiters, r.also, r.place = '', '', r.first
+    write(task, r)
+  end
+  return 1
 end
 
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
@@ -24,47 +71,32 @@ end
 -- a task that is there. Returns {conflicts, first conflict (us), place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
 local function note(task, waiters, retried, look, ago, deadline, own, also)
-  local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
-    'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed', 'railtoken:own', 'railtoken:also')
-  local time = redis.call('TIME')
+  local r, time = recordOf(task), redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  local conflicts, first, place, before, freed = 0, 0, nil, record[5] or '', ''
-  if record[1] == retried then
-    conflicts, first, place, freed = tonumber(record[2]), tonumber(record[3]), tonumber(record[4]), record[7] or ''
+  local before, freed = r and r.waiters or '', ''
+  if not r or r.retried ~= retried then
+    r = {retried = retried, conflicts = 0, first = 0}
+  elseif r.freed then
+    freed = before
   end
-  if record[7] then
-    redis.call('HDEL', task, 'railtoken:freed')
+  if r.first <= 0 or r.first > now then
+    r.first = now - tonumber(ago)
   end
-  if first <= 0 or first > now then
-    first = now - tonumber(ago)
-  end
-  conflicts = conflicts + 1
-  local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
-  redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
-    'railtoken:place', stands, 'railtoken:look', look, 'railtoken:waiters', before == '' and waiters or before)
-  if own == '1' then
-    redis.call('HSET', task, 'railtoken:own', own)
-  elseif record[8] then
-    redis.call('HDEL', task, 'railtoken:own')
-  end
-  if also ~= '' then
-    redis.call('HSET', task, 'railtoken:also', also)
-  elseif record[9] then
-    redis.call('HDEL', task, 'railtoken:also')
-  end
-  if not record[6] then
-    redis.call('HSET', task, 'railtoken:deadline', deadline)
-  end
-  return {conflicts, since, stands, before, string.format('%.0f', now), freed}
+  r.conflicts, r.place, r.look, r.deadline = r.conflicts + 1, r.place or r.first, tonumber(look), tonumber(deadline)
+  r.own, r.freed, r.waiters, r.also = own == '1', false, before == '' and waiters or before, also
+  write(task, r)
+  return {r.conflicts, string.format('%.0f', r.first), string.format('%.0f', r.place), before, string.format('%.0f', now), freed}
 end
 
 -- stand(task, waiters, place) notes the set and the place of a task that still exists. Returns 1, or 0 when it is
 -- gone.
 local function stand(task, waiters, place)
-  if redis.call('EXISTS', task) == 0 then
+  local r = recordOf(task)
+  if not r then
     return 0
   end
-  redis.call('HSET', task, 'railtoken:waiters', waiters, 'railtoken:place', place)
+  r.waiters, r.place = waiters, tonumber(place)
+  write(task, r)
   return 1
 end
 

@@ -4,9 +4,10 @@
 -- KEYS  1 the task's hash   ARGV  1 waiters of the key   2 place
 --
 -- Returns 1, or 0 when the task does not wait for that key any more.
-local found = redis.call('HMGET', KEYS[1], 'railtoken:waiters', 'railtoken:also')
-if found[1] ~= ARGV[1] and not awaits(found[2], ARGV[1]) then
+local r = recordOf(KEYS[1])
+if not r or r.waiters ~= ARGV[1] and not awaits(r.also, ARGV[1]) then
   return 0
 end
-redis.call('HSET', KEYS[1], 'railtoken:place', ARGV[2])
+r.place = tonumber(ARGV[2])
+write(KEYS[1], r)
 return 1

@@ -116,8 +116,8 @@ end
 local function suspend(task, nonce, id, now, late, waiters, retried, look, longest, ago, deadline, own, also)
   local left, message = resign(task, nonce, id, now, late)
   if left ~= 'ok' then
-    local met = left == 'again' and redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:waiters') or {}
-    return {left, tonumber(met[1] or 0), met[2] or '0', met[3] or '0', met[4] or '', '0'}
+    local met = left == 'again' and recordOf(task) or {conflicts = 0, first = 0, place = 0, waiters = ''}
+    return {left, met.conflicts, string.format('%.0f', met.first), string.format('%.0f', met.place), met.waiters, '0'}
   end
   shelve(task, KEYS[4], id, now, timer(tonumber(look), 0, tonumber(longest)), message, tonumber(deadline), KEYS[5] ~= task and KEYS[5] or nil)
   return {left, unpack(note(task, waiters, retried, look, ago, deadline, own, also))}
@@ -134,22 +134,23 @@ end
 --   'gone'       it cannot be woken: it has ended, or waits for no key and is a later task with the ID of one that did
 local function check(task, waiters, now)
   if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then
-    return {'held', '', '', ''}
+    return {'held', '', 0, ''}
   end
-  local found = redis.call('HMGET', task, 'state', 'railtoken:waiters', 'railtoken:deadline', 'railtoken:place', 'railtoken:also')
-  local state, also = found[1] or '', found[5] or ''
+  local found = redis.call('HMGET', task, 'state', 'railtoken:wait', 'railtoken:waiters')
+  local state = found[1] or ''
+  -- a server of an earlier version names the waiters in a field of its own
+  local r = unpacked(found[2]) or {waiters = found[3] or '', also = '', place = 0, deadline = 0}
   local function is(verdict)
-    return {verdict, state, found[4] or '0', also}
+    return {verdict, state, r.place, r.also}
   end
-  if not found[2] then
+  if r.waiters == '' then
     return is('gone')
-  elseif found[2] ~= waiters and not awaits(also, waiters) then
+  elseif r.waiters ~= waiters and not awaits(r.also, waiters) then
     return is('elsewhere')
   elseif state == 'active' then
     return is('runs')
   elseif state == 'retry' or state == 'pending' then
-    local deadline = tonumber(found[3] or 0)
-    return is(deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here')
+    return is(r.deadline > 0 and r.deadline <= now / 1e9 and 'overdue' or 'here')
   end
   return is('gone')
 end
@@ -180,8 +181,9 @@ local function push(entry, now, waiters, also)
     string.format('%.0f', time[1] * 1000000 + time[2]))
   redis.call('RPUSH', prefix .. 'pending', id)
   if also ~= '' then
-    redis.call('HSET', task, 'railtoken:waiters', waiters)
-    redis.call('HDEL', task, 'railtoken:also')
+    local r = recordOf(task)
+    r.waiters, r.also = waiters, ''
+    write(task, r)
   end
 end
 
@@ -189,9 +191,9 @@ end
 -- KEYS  1 the task's hash 2 retry of its queue
 local function hasten(task, entry, now)
   local id, prefix = parse(entry)
-  local look = redis.call('HGET', task, 'railtoken:look')
-  if look and tonumber(look) > 0 then
-    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, look + 1000, 0), id)
+  local r = recordOf(task)
+  if r and r.look > 0 then
+    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, r.look + 1000, 0), id)
   end
 end
 
@@ -204,8 +206,8 @@ local function defer(task, entry, now, look, ahead, longest, conflicts)
   if tonumber(conflicts) > 0 then
     delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
   end
-  local deadline = tonumber(redis.call('HGET', task, 'railtoken:deadline') or 0)
-  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay, deadline), id)
+  local r = recordOf(task)
+  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay, r and r.deadline or 0), id)
   keep(KEYS[4], id, delay)
   return math.floor(delay)
 end

@@ -17,7 +17,7 @@ local function parse(entry)
 end
 
 -- awaits(also, waiters) returns whether a set of waiters is one of the further sets that a task is in: the release of any
--- of its keys wakes it. They are the field railtoken:also of its hash, with blanks before, between and behind their names.
+-- of its keys wakes it. They are a text with blanks before, between and behind their names.
 local function awaits(also, waiters)
   return also and string.find(also, ' ' .. waiters .. ' ', 1, true) ~= nil
 end

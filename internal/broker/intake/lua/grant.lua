@@ -77,7 +77,7 @@ local function first(order, found, key, id, at)
     return nil
   end
   local queue = string.match(key, '^asynq:{(.*)}:')
-  return admit(hashOf(key, id), #queue .. ':' .. queue .. id, found[6], order, tonumber(ARGV[at + 9]), found[9], found[7])
+  return admit(hashOf(key, id), #queue .. ':' .. queue .. id, found[6], order, tonumber(ARGV[at + 9]), found[3])
 end
 
 -- lock(found, queue key, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or none. It
@@ -145,27 +145,25 @@ local function ago(woken, run)
   return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 1))
 end
 
--- read(task) returns what the hash of a task has: its message; what is recorded of its waiting, which is false for a task
--- that has not waited: retry count, conflicts, first conflict (us), and when it was woken (us); the recorded keys; the
--- waiters that it is among, or was woken from; whether these are those of no lock; and its sequence.
+-- read(task) returns what the hash of a task has: its message; the record of its wait, false for a task that has not waited; its
+-- sequence; what a server of an earlier version has in place of the record; when it was woken (us); and the recorded keys.
 local function read(task)
-  return call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken',
-    'railtoken:keys', 'railtoken:waiters', 'railtoken:own', 'railtoken:sequence')
+  return call('HMGET', task, 'msg', 'railtoken:wait', 'railtoken:sequence', 'railtoken:waiters', 'railtoken:woken', 'railtoken:keys')
 end
 
 -- waited(found) returns whether a task has waited.
 local function waited(found)
-  return found[2] or found[3] or found[4] or found[5]
+  return found[2] or found[4] or found[5]
 end
 
 -- tell(reply, queue, id, number, found, counters, run) adds the n-th task that a fetch was granted to a reply: position of its
--- queue, ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is
--- false for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task
--- was woken (us) or false, and from which waiters. What a lock fails with, the handler's own attempt meets again.
+-- queue, ID, number, message, what is known of its waiting, the recorded keys, and what lock returned. It is false for a task
+-- that has not waited; else the record, and how long ago the task was woken (us) or false. What a lock fails with, the handler's
+-- own attempt meets again.
 local function tell(reply, queue, id, number, found, counters, run)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, found[1]
-  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5], run), found[8] ~= '1' and found[7]} or false
+  reply[n + 5] = waited(found) and {found[2], ago(found[5], run)} or false
   reply[n + 6], reply[n + 7] = found[6], counters
 end
 
