@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/line"
 )
 
@@ -48,7 +49,7 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.Task).Hash(), "state", "railtoken:sequence", "railtoken:nonce", "pending_since", line.WaitField)
+		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", "railtoken:nonce", asynqwire.PendingSinceField, line.WaitField)
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 

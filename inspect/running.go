@@ -36,7 +36,7 @@ func (i *Inspector) readRunning(ctx context.Context, h *Holder) error {
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, t := range tasks {
 			at := line.Task(t)
-			states[n], leases[n] = p.HGet(ctx, at.Hash(), "state"), p.ZScore(ctx, at.Prefix()+"lease", t.ID)
+			states[n], leases[n] = p.HGet(ctx, at.Hash(), asynqwire.StateField), p.ZScore(ctx, asynqwire.Lease(at.Queue), t.ID)
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/lockwire"
@@ -37,7 +38,7 @@ func (i *Inspector) unseenHolder(ctx context.Context, workers []Worker, key stri
 	states := make([]*redis.StringCmd, len(holders))
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, h := range holders {
-			states[n] = p.HGet(ctx, line.Task(h.Task.Task).Hash(), "state")
+			states[n] = p.HGet(ctx, line.Task(h.Task.Task).Hash(), asynqwire.StateField)
 		}
 		return nil
 	})

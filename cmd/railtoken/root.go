@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/railtoken/railtoken/internal/logsafe"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Exit statuses.
@@ -72,7 +73,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		a.errOut.failure("stopped")
 		return exitError
 	}
-	if strings.Contains(err.Error(), "NOPERM") {
+	if strings.Contains(err.Error(), string(rediswire.NoPerm)) {
 		err = fmt.Errorf(`%w: give the user of Redis the rules that docs/operations.md names under "ACL rules"`, err)
 	}
 	a.errOut.failure(a.hidden(err.Error()))

@@ -65,7 +65,7 @@ func (p *Page) choiceOf(r *http.Request) (choice, error) {
 func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, error) {
 	name := fmt.Sprintf("archived:%q %q %q", c.Queue, c.Because, c.Key)
 	return read(ctx, &p.reads, name, func(ctx context.Context) ([]archivedTask, error) {
-		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, line.Task{Queue: c.Queue}.Prefix()+"archived", 0, mostRead-1).Result()
+		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, asynqwire.Archived(c.Queue), 0, mostRead-1).Result()
 		if err != nil {
 			return nil, fmt.Errorf("list the archived tasks of a queue: %w", err)
 		}
@@ -85,7 +85,7 @@ func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, erro
 // describe returns archived tasks with all that is shown of them, without those that are gone.
 func (p *Page) describe(ctx context.Context, tasks []archivedTask) ([]archivedTask, error) {
 	shown := slices.Clone(tasks)
-	err := p.readFields(ctx, shown, []string{"result", "msg"}, func(t *archivedTask, fields []string) {
+	err := p.readFields(ctx, shown, []string{asynqwire.ResultField, asynqwire.MessageField}, func(t *archivedTask, fields []string) {
 		t.explain([]byte(fields[0]))
 		about := line.OutlineOf(fields[1])
 		if t.Type = about.Type; t.Conflict == nil {
@@ -139,7 +139,7 @@ func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
 		slices.Sort(queues)
 		counts := make([]queueCount, len(queues))
 		for i, queue := range queues {
-			n, err := p.opts.Tasks.ZCard(ctx, line.Task{Queue: queue}.Prefix()+"archived").Result()
+			n, err := p.opts.Tasks.ZCard(ctx, asynqwire.Archived(queue)).Result()
 			if err != nil {
 				return nil, fmt.Errorf("count the archived tasks of a queue: %w", err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/middleware"
@@ -49,7 +50,7 @@ func (p *Page) authorize(r *http.Request, action inspect.Action) ([]string, erro
 func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	fields, err := p.opts.Tasks.HMGet(ctx, line.Task(t).Hash(), "railtoken:keys", "result", "railtoken:sequence", line.WaitField).Result()
+	fields, err := p.opts.Tasks.HMGet(ctx, line.Task(t).Hash(), "railtoken:keys", asynqwire.ResultField, "railtoken:sequence", line.WaitField).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of task %s: %w", t, err)
 	}

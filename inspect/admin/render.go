@@ -16,6 +16,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 //go:embed assets
@@ -104,9 +105,9 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case isRefusal:
 		status, d.Remedy, d.Lasting = refused.status, refused.remedy, true
-	case strings.Contains(d.Cause, "NOPERM"):
+	case strings.Contains(d.Cause, string(rediswire.NoPerm)):
 		d.Remedy = "Give the user of Redis the rules that the operations guide lists."
-	case strings.Contains(d.Cause, "NOAUTH"), strings.Contains(d.Cause, "WRONGPASS"):
+	case strings.Contains(d.Cause, string(rediswire.NoAuth)), strings.Contains(d.Cause, string(rediswire.WrongPass)):
 		d.Remedy = "Start this page with the right name and password of a user of Redis."
 	case network, errors.Is(err, context.DeadlineExceeded):
 		d.Remedy = "Check that Redis runs and that this host can reach it. This page tries again by itself."

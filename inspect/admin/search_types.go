@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/line"
 )
 
@@ -88,7 +89,7 @@ func (p *Page) waitingTypes(ctx context.Context, waiters []delayqueue.Waiter) (t
 			tasks[i] = w.Task
 		}
 		if err := askEach(ctx, p.opts.Tasks, tasks, func(pipe redis.Pipeliner, hash string) *redis.IntCmd {
-			return pipe.HStrLen(ctx, hash, "msg")
+			return pipe.HStrLen(ctx, hash, asynqwire.MessageField)
 		}, func(t delayqueue.Task, size *redis.IntCmd) { sizes[t] = size.Val() }); err != nil {
 			return found, err
 		}
@@ -99,7 +100,7 @@ func (p *Page) waitingTypes(ctx context.Context, waiters []delayqueue.Waiter) (t
 			tasks, found.some = tasks[:few], true
 		}
 		return found, askEach(ctx, p.opts.Tasks, tasks, func(pipe redis.Pipeliner, hash string) *redis.StringCmd {
-			return pipe.HGet(ctx, hash, "msg")
+			return pipe.HGet(ctx, hash, asynqwire.MessageField)
 		}, func(t delayqueue.Task, message *redis.StringCmd) { found.of[t] = line.OutlineOf(message.Val()).Type })
 	})
 }

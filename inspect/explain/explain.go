@@ -121,12 +121,12 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", "pending_since", "railtoken:sequence", line.WaitField)
-		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
-		paused = p.Exists(ctx, t.Prefix()+"paused")
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField)
+		lease = p.ZScore(ctx, asynqwire.Lease(t.Queue), t.ID)
+		paused = p.Exists(ctx, asynqwire.Paused(t.Queue))
 		if f.state == "pending" {
-			length = p.LLen(ctx, t.Prefix()+"pending")
-			at = p.LPos(ctx, t.Prefix()+"pending", t.ID, redis.LPosArgs{Rank: -1, MaxLen: mostPending})
+			length = p.LLen(ctx, asynqwire.Pending(t.Queue))
+			at = p.LPos(ctx, asynqwire.Pending(t.Queue), t.ID, redis.LPosArgs{Rank: -1, MaxLen: mostPending})
 		}
 		return nil
 	})
@@ -271,7 +271,7 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 // readSequence reads what the first task of the sequence does.
 func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Waiter, position int) error {
 	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next, failed: first.Failed}
-	paused, err := o.Tasks.Exists(ctx, line.Task(first.Task).Prefix()+"paused").Result()
+	paused, err := o.Tasks.Exists(ctx, asynqwire.Paused(first.Task.Queue)).Result()
 	if err != nil {
 		return err
 	}

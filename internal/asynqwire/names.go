@@ -15,6 +15,15 @@ const (
 	hashPart  = "t:"
 )
 
+// The fields of a task's hash.
+const (
+	MessageField      = "msg"
+	StateField        = "state"
+	PendingSinceField = "pending_since" // while it is pending
+	UniqueField       = "unique_key"    // of a unique task
+	ResultField       = "result"        // once its handler has written one
+)
+
 // Prefix begins the names of a queue's keys, such as "asynq:{default}:".
 func Prefix(queue string) string { return queueOpen + queue + queueEnd }
 
@@ -29,6 +38,9 @@ func Lease(queue string) string { return Prefix(queue) + "lease" }
 
 // Retry returns the key of the sorted set of a queue's tasks that wait for their next run, by its time.
 func Retry(queue string) string { return Prefix(queue) + "retry" }
+
+// Scheduled returns the key of the sorted set of a queue's tasks that are not due yet, by their time.
+func Scheduled(queue string) string { return Prefix(queue) + "scheduled" }
 
 // Archived returns the key of the sorted set of a queue's archived tasks.
 func Archived(queue string) string { return Prefix(queue) + "archived" }

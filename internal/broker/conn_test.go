@@ -218,7 +218,6 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 
 func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 	t.Parallel()
-	moving := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
 	for name, asked := range map[string]Tasks{
 		"asynq's own": &witness{answers: func(Acknowledgement) (bool, error) {
 			return false,
@@ -230,7 +229,7 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 			c := New(&answers{look: func() error {
 				sent++
 				if time.Since(began) < 2*time.Second {
-					return moving
+					return errMoving
 				}
 				return nil
 			}}, Options{Queues: numbered(1), Tasks: asked})
@@ -242,7 +241,7 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // asynq's lease
 			defer cancel()
 			began = time.Now().Add(time.Hour)
-			if err := c.EvalSha(ctx, done, keys, "1").Err(); !errors.Is(err, moving) {
+			if err := c.EvalSha(ctx, done, keys, "1").Err(); !errors.Is(err, errMoving) {
 				t.Errorf("%s: %v, want that the slot moves", name, err)
 			}
 		})
@@ -252,7 +251,7 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 func TestAnAnswerWaitsForTheSlotToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		replies := []error{errors.New("TRYAGAIN Multiple keys request during rehashing of slot"), nil}
+		replies := []error{errMoving, nil}
 		w := &witness{answers: func(Acknowledgement) (bool, error) {
 			err := replies[0]
 			replies = replies[1:]

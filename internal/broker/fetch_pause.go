@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -29,7 +31,7 @@ func (f *failures) pause(ctx context.Context, err error) {
 	case err == nil || errors.Is(err, redis.Nil):
 		f.inARow.Store(0)
 		return
-	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+	case rediswire.Says(err, rediswire.NoScript): // go-redis sends the whole script next
 		return
 	}
 	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))

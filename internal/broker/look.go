@@ -41,9 +41,8 @@ func newLook(client redis.UniversalClient, opts Options, atOnce bool) *look {
 		return l
 	}
 	for queue := range intake.Served(opts.Queues) {
-		prefix := asynqwire.Prefix(queue)
-		l.pending = append(l.pending, prefix+"pending")
-		l.delayed = append(l.delayed, prefix+"scheduled", prefix+"retry")
+		l.pending = append(l.pending, asynqwire.Pending(queue))
+		l.delayed = append(l.delayed, asynqwire.Scheduled(queue), asynqwire.Retry(queue))
 	}
 	return l
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 const (
@@ -39,8 +41,4 @@ func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cm
 
 // Moving reports whether a node has refused a script before it began because its slot is moving. go-redis returns any
 // of the three errors, depending on its last attempt.
-func Moving(err error) bool {
-	_, ask := redis.IsAskError(err)
-	_, moved := redis.IsMovedError(err)
-	return ask || moved || redis.IsTryAgainError(err)
-}
+func Moving(err error) bool { return rediswire.IsMoving(err) || rediswire.IsUnserved(err) }

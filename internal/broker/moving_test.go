@@ -9,6 +9,14 @@ import (
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
+// errMoving is what a node replies while a slot moves.
+const errMoving = replyError("TRYAGAIN Multiple keys request during rehashing of slot")
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
 // go-redis ends with the answer of the node that its last attempt happened to ask.
 func TestAMoveIsWaitedForWhateverTheLastReply(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // pacer paces the checks of one idle server. asynq sleeps between them, and nothing can wake it. Instead, the pacer
@@ -51,7 +52,7 @@ func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
 			p.empty.Store(0)
 			return p.pause(ctx)
 		}
-	case err != nil && redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+	case rediswire.Says(err, rediswire.NoScript): // go-redis sends the whole script next
 	default: // a task ends the check, and so does an error
 		p.empty.Store(0)
 	}

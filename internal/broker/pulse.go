@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Pulse is what a [Conn] knows of its server's fetch loop and of Redis. Times are zero if the event has not happened.
@@ -53,7 +55,7 @@ func (p *pulse) fetched(err error) {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
 		p.now.Worked, p.now.Err, p.now.Failing, p.now.Answered = true, nil, time.Time{}, now
-	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+	case rediswire.Says(err, rediswire.NoScript): // go-redis sends the whole script next
 	case p.now.Err == nil:
 		p.now.Err, p.now.Failing = err, now
 	default:

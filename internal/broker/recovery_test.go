@@ -85,7 +85,7 @@ func TestAnOutageThatEndsNoLeaseHidesNothing(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
 		"short":         errors.New("connection refused"),
-		"a moving slot": errors.New("TRYAGAIN Multiple keys request during rehashing of slot"),
+		"a moving slot": errMoving,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecoverer()

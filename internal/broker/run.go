@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // EvalSha runs a script by its SHA-1.
@@ -98,7 +100,7 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 
 // missed notes the error of a call, if Redis has not carried it out. While the slot of a queue moves, Redis is there.
 func (c *Conn) missed(err error) {
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") && !Moving(err) {
+	if err != nil && !errors.Is(err, redis.Nil) && !rediswire.Says(err, rediswire.NoScript) && !Moving(err) {
 		c.recovery.failed(time.Now(), c.pulse.read().Answered)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Kind is what a script of asynq does with a task.
@@ -115,7 +116,7 @@ func KindOf(sum string, keys []string) (kind Kind, known bool) {
 // noScriptError makes go-redis send the text of a script.
 type noScriptError struct{}
 
-func (noScriptError) Error() string { return "NOSCRIPT" }
+func (noScriptError) Error() string { return string(rediswire.NoScript) }
 
 func (noScriptError) RedisError() {}
 

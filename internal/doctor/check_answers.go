@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 func unreachable(f Facts) (all []Finding) {
@@ -32,8 +32,8 @@ func writes(f Facts) (all []Finding) {
 	for _, s := range f.answering() {
 		switch {
 		case s.Refuses == nil,
-			s.Info["role"] == "slave" && redis.HasErrorPrefix(s.Refuses, "READONLY"),
-			s.unwritten() && redis.HasErrorPrefix(s.Refuses, "MISCONF"):
+			s.Info["role"] == "slave" && rediswire.Says(s.Refuses, rediswire.ReadOnly),
+			s.unwritten() && rediswire.Says(s.Refuses, rediswire.Misconf):
 			continue
 		}
 		cost := "no task is enqueued, run, parked or acknowledged"
@@ -62,43 +62,43 @@ var troubles = []struct {
 	sign string // in the error
 	trouble
 }{
-	{"BUSY ", trouble{
+	{string(rediswire.Busy) + " ", trouble{
 		"runs a script that does not end, and answers nothing else: BUSY",
 		"end the script; once it has written, only SHUTDOWN NOSAVE does, which loses what was not saved", "SCRIPT KILL",
 	}},
-	{"LOADING ", trouble{
+	{string(rediswire.Loading) + " ", trouble{
 		"is loading its data from disk: LOADING", "wait: loading_eta_seconds says for how long", "INFO persistence",
 	}},
 	{"max number of clients", trouble{
 		"has as many connections as its maxclients allows, and refuses more",
 		"end a process with many connections, then raise maxclients and the limit on open files", "",
 	}},
-	{"WRONGPASS ", trouble{
+	{string(rediswire.WrongPass) + " ", trouble{
 		"refuses the user or the password: WRONGPASS", "correct RAILTOKEN_REDIS_USERNAME and RAILTOKEN_REDIS_PASSWORD (or those of the locks)",
 		"",
 	}},
-	{"NOAUTH ", trouble{"wants a password: NOAUTH", "set RAILTOKEN_REDIS_PASSWORD (or that of the locks)", ""}},
+	{string(rediswire.NoAuth) + " ", trouble{"wants a password: NOAUTH", "set RAILTOKEN_REDIS_PASSWORD (or that of the locks)", ""}},
 	{"DB index is out of range", trouble{
 		"has no database of that number", "correct the number of the database (--db, RAILTOKEN_REDIS_DB)", "CONFIG GET databases",
 	}},
-	{"OOM ", trouble{
+	{string(rediswire.OOM) + " ", trouble{
 		"refuses writes because its memory is full: OOM",
 		"raise maxmemory, or delete what is not needed: MEMORY STATS and redis-cli --bigkeys show what takes it", moreMemory,
 	}},
-	{"NOREPLICAS ", trouble{
+	{string(rediswire.NoReplicas) + " ", trouble{
 		"refuses writes because too few replicas are connected: NOREPLICAS",
 		"start its replicas, or accept fewer (min-replicas-to-write)", "INFO replication",
 	}},
-	{"MISCONF ", trouble{
+	{string(rediswire.Misconf) + " ", trouble{
 		"refuses writes because it cannot save its data: MISCONF", "look at its log and at its disk", "INFO persistence",
 	}},
-	{"READONLY ", trouble{
+	{string(rediswire.ReadOnly) + " ", trouble{
 		"is a replica, which refuses writes: READONLY", "give the address of its master, or use Sentinel", "INFO replication",
 	}},
-	{"CLUSTERDOWN ", trouble{
+	{string(rediswire.ClusterDown) + " ", trouble{
 		"is part of a Cluster that is down: CLUSTERDOWN", "start the nodes that are missing", "CLUSTER INFO",
 	}},
-	{"NOPERM ", trouble{
+	{string(rediswire.NoPerm) + " ", trouble{
 		"denies its user even PING", "give the user the rules in operations.md, \"ACL rules\"", "ACL WHOAMI",
 	}},
 }

@@ -116,7 +116,7 @@ func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
 // gatherPaces reads the errors of heads, and from the history how fast the tasks of the keys run.
 func (f *Facts) gatherPaces(ctx context.Context, client redis.UniversalClient) error {
 	if err := pipelined(ctx, client, f.Behind, func(p redis.Pipeliner, b *Behind) *redis.StringCmd {
-		return p.HGet(ctx, line.Task(b.Head).Hash(), "msg")
+		return p.HGet(ctx, line.Task(b.Head).Hash(), asynqwire.MessageField)
 	}, func(b *Behind, msg *redis.StringCmd) { _, b.LastErr = asynqwire.Failure(msg.Val()) }); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (f *Facts) gatherFailures(ctx context.Context, client redis.UniversalClient
 		return err
 	}
 	if err := pipelined(ctx, client, all, func(p redis.Pipeliner, t *failed) *redis.StringCmd {
-		return p.HGet(ctx, line.Task(t.task).Hash(), "msg")
+		return p.HGet(ctx, line.Task(t.task).Hash(), asynqwire.MessageField)
 	}, func(t *failed, msg *redis.StringCmd) { t.msg = msg.Val() }); err != nil {
 		return err
 	}

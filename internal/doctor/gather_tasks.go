@@ -115,7 +115,7 @@ func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) e
 		}
 	}
 	err = pipelined(ctx, client, tasks, func(p redis.Pipeliner, w *waiting) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.task).Hash(), "state", line.WaitField)
+		return p.HMGet(ctx, line.Task(w.task).Hash(), asynqwire.StateField, line.WaitField)
 	}, func(w *waiting, reply *redis.SliceCmd) { w.read(reply.Val()) })
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (f *Facts) readMessages(ctx context.Context, client redis.UniversalClient, 
 	return pipelined(ctx, client, tasks[:min(len(tasks), mostMessages)], func(p redis.Pipeliner,
 		w *waiting,
 	) *redis.StringCmd {
-		return p.HGet(ctx, line.Task(w.task).Hash(), "msg")
+		return p.HGet(ctx, line.Task(w.task).Hash(), asynqwire.MessageField)
 	}, func(w *waiting, msg *redis.StringCmd) { w.msg = msg.Val() })
 }
 
@@ -212,7 +212,7 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 		return err
 	}
 	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.StringCmd {
-		return p.HGet(ctx, line.Task(w.task).Hash(), "state")
+		return p.HGet(ctx, line.Task(w.task).Hash(), asynqwire.StateField)
 	}, func(w *waiter, state *redis.StringCmd) {
 		w.gone = state.Val() == "archived" || state.Val() == "completed"
 	}); err != nil {
@@ -282,7 +282,7 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 	if err := pipelined(ctx, client, all[:min(len(all), mostMessages)], func(p redis.Pipeliner,
 		a *Active,
 	) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(a.Task).Hash(), "msg", "railtoken:keys")
+		return p.HMGet(ctx, line.Task(a.Task).Hash(), asynqwire.MessageField, "railtoken:keys")
 	}, func(a *Active, reply *redis.SliceCmd) {
 		msg, _ := reply.Val()[0].(string)
 		a.Type, a.Timeout, _ = line.Described(msg)

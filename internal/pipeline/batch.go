@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // minBatch is the smallest number of calls in a batch: two calls cost as much in a batch as in two commands.
@@ -268,10 +270,7 @@ func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError() {}
 
 // unknown reports whether the server did not know the script.
-func (b *batch) unknown() bool { return isUnknown(b.err) }
-
-// isUnknown reports whether an error says that the server does not know a script. HasErrorPrefix allocates for nil, too.
-func isUnknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+func (b *batch) unknown() bool { return rediswire.Says(b.err, rediswire.NoScript) }
 
 // refused reports whether the server has refused to execute several calls in one command.
 func (b *batch) refused() bool { return len(b.calls) > 1 && isReply(b.err) }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // unbatchedPause is how long calls are not batched after the server has refused a batch.
@@ -53,7 +55,7 @@ func (s *Server) one(ctx context.Context, c *Call) {
 	b := newBatch([]*Call{c})
 	cmd := newOnce(ctx, b.command.args)
 	_ = s.client.Process(ctx, cmd)
-	if isUnknown(cmd.Err()) {
+	if rediswire.Says(cmd.Err(), rediswire.NoScript) {
 		cmd = newOnce(ctx, b.command.eval())
 		_ = s.client.Process(ctx, cmd)
 	}

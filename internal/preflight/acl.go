@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Key is the business key for which rules are checked. It contains a space, so that no program uses it for its tasks.
@@ -149,7 +151,7 @@ const (
 // refusalOf returns what an error reply refuses. Its text differs between Redis 6.2, 7.0 and 7.2.
 func refusalOf(err error) refusal {
 	switch {
-	case !redis.HasErrorPrefix(err, "NOPERM"):
+	case !rediswire.Says(err, rediswire.NoPerm):
 		return allowed // any other error has nothing to do with rules
 	case strings.Contains(err.Error(), "to run the"):
 		return command

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Written is what has become of a write that was tried.
@@ -36,9 +38,9 @@ func Write(ctx context.Context, client *redis.Client) (Written, error) {
 		case err == nil:
 			_ = server.Del(ctx, scratch).Err() // otherwise it expires
 			return Accepted, nil
-		case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"):
+		case rediswire.IsUnserved(err):
 			continue
-		case redis.HasErrorPrefix(err, "NOPERM"):
+		case rediswire.Says(err, rediswire.NoPerm):
 			return Denied, err
 		default:
 			return Refused, err
@@ -56,7 +58,7 @@ func WriteNear(ctx context.Context, client redis.UniversalClient, queue string) 
 	err := client.Set(ctx, scratch, "x", time.Second).Err()
 	if err == nil {
 		_ = client.Del(ctx, scratch).Err() // otherwise it expires
-	} else if redis.HasErrorPrefix(err, "NOPERM") {
+	} else if rediswire.Says(err, rediswire.NoPerm) {
 		return nil
 	}
 	return err
@@ -65,12 +67,12 @@ func WriteNear(ctx context.Context, client redis.UniversalClient, queue string) 
 // ReadsOnly reports whether a user may read, but not write.
 func ReadsOnly(ctx context.Context, client redis.UniversalClient) bool {
 	scratch := scratchPrefix + rand.Text()
-	if redis.HasErrorPrefix(client.Get(ctx, scratch).Err(), "NOPERM") {
+	if rediswire.Says(client.Get(ctx, scratch).Err(), rediswire.NoPerm) {
 		return false
 	}
 	// The others do nothing with a key that is not there.
 	for _, args := range [][]any{{"set", scratch, "x", "XX"}, {"del", scratch}, {"pexpire", scratch, 1}, {"zrem", scratch, "v"}} {
-		if !redis.HasErrorPrefix(client.Do(ctx, args...).Err(), "NOPERM") {
+		if !rediswire.Says(client.Do(ctx, args...).Err(), rediswire.NoPerm) {
 			return false
 		}
 	}

@@ -10,24 +10,73 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// transient lists the first words of error replies after which a Redis may serve again soon. A cluster client has
-// followed MOVED and ASK as often as it may. The last three need an operator.
-var transient = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "OOM", "BUSY", "MISCONF",
-	"NOREPLICAS", "NOPERM", "NOAUTH", "WRONGPASS",
+// Class is the first word of an error reply. No other Go file spells one.
+type Class string
+
+// The classes of error replies.
+const (
+	Ask         Class = "ASK"
+	Busy        Class = "BUSY"
+	ClusterDown Class = "CLUSTERDOWN"
+	CrossSlot   Class = "CROSSSLOT"
+	Loading     Class = "LOADING"
+	MasterDown  Class = "MASTERDOWN"
+	Misconf     Class = "MISCONF"
+	Moved       Class = "MOVED"
+	NoAuth      Class = "NOAUTH"
+	NoPerm      Class = "NOPERM"
+	NoReplicas  Class = "NOREPLICAS"
+	NoScript    Class = "NOSCRIPT"
+	OOM         Class = "OOM"
+	ReadOnly    Class = "READONLY"
+	TryAgain    Class = "TRYAGAIN"
+	WrongPass   Class = "WRONGPASS"
+	WrongType   Class = "WRONGTYPE"
+)
+
+// Says reports whether err is an error reply of one of these classes.
+func Says(err error, classes ...Class) bool {
+	if err == nil { // nearly always
+		return false
+	}
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && slices.Contains(classes, classOf(reply.Error()))
+}
+
+func classOf(reply string) Class {
+	word, _, _ := strings.Cut(Command(reply), " ")
+	return Class(word)
+}
+
+// IsFull reports whether err says that the server accepts no more connections.
+func IsFull(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && isFull(reply.Error())
+}
+
+func isFull(reply string) bool { return strings.HasPrefix(reply, "ERR max number of clients") }
+
+// IsFinal reports whether a server has refused a call for what it asks, so that it would refuse it again. The words NOT
+// and EXECABORT begin errors of asynq's scripts and of transactions.
+func IsFinal(err error) bool {
+	return Says(err, "ERR", NoPerm, WrongType, "NOT", CrossSlot, "EXECABORT") && !IsFull(err)
+}
+
+// transient are the classes after which a Redis may serve again soon. A cluster client has followed MOVED and ASK as often
+// as it may. The last three need an operator.
+var transient = []Class{
+	Loading, ReadOnly, MasterDown, ClusterDown, TryAgain, Moved, Ask, OOM, Busy, Misconf, NoReplicas, NoPerm, NoAuth, WrongPass,
 }
 
 // IsTransient reports whether a server with this error reply may serve again soon.
 func IsTransient(reply string) bool {
-	word, _, _ := strings.Cut(Command(reply), " ")
-	return slices.Contains(transient, word) || isForbidden(reply) || reply == "ERR max number of clients reached"
+	return slices.Contains(transient, classOf(reply)) || isForbidden(reply) || isFull(reply)
 }
 
 // isForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
 // differently.
 func isForbidden(reply string) bool {
-	return strings.HasPrefix(reply, "NOPERM") ||
-		strings.HasPrefix(Command(reply), "ERR The user executing the script ")
+	return classOf(reply) == NoPerm || strings.HasPrefix(Command(reply), "ERR The user executing the script ")
 }
 
 // WithRules adds the missing ACL rules to the error of a forbidden user.
@@ -41,43 +90,29 @@ func WithRules(err error) error {
 
 // IsUnrun reports whether err says that the user may not log in or run the script, so that it has not run.
 func IsUnrun(err error) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	if !ok {
-		return false
-	}
-	text := reply.Error()
-	return strings.HasPrefix(text, "WRONGPASS") || strings.HasPrefix(text, "NOAUTH") ||
-		strings.HasPrefix(text, "NOPERM") && !strings.Contains(text, "script")
+	return Says(err, WrongPass, NoAuth) || Says(err, NoPerm) && !strings.Contains(err.Error(), "script")
 }
 
-// refusals lists the first words of error replies after which nothing of a script has been executed: Redis refuses the
-// call itself, or the first write of the script.
-var refusals = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT", "OOM", "BUSY", "MISCONF",
-	"NOREPLICAS", "NOSCRIPT",
+// refusals are the classes after which nothing of a script has been executed: Redis refuses the call itself, or the first
+// write of the script.
+var refusals = []Class{
+	Loading, ReadOnly, MasterDown, ClusterDown, TryAgain, Moved, Ask, CrossSlot, OOM, Busy, Misconf, NoReplicas, NoScript,
 }
 
 // IsRefusal reports whether err is an error reply that says that the script has changed nothing, if its first command
 // that can fail is a write. Sent again later, the call may succeed.
 func IsRefusal(err error) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	if !ok {
-		return false
-	}
-	word, _, _ := strings.Cut(Command(reply.Error()), " ")
-	return slices.Contains(refusals, word) || IsUnrun(err) || reply.Error() == "ERR max number of clients reached"
+	return Says(err, refusals...) || IsUnrun(err) || IsFull(err)
 }
 
 // IsMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
-// another server. HasErrorPrefix allocates for nil, too.
-func IsMoving(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
+// another server.
+func IsMoving(err error) bool { return Says(err, TryAgain) }
 
 // IsUnserved reports whether the servers of a Redis Cluster have sent a client to each other as often as it goes, so
 // that none has run the script. For a moment at the end of a move, the server that had the slot may already have given
 // it up while the other one has not taken it over.
-func IsUnserved(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
-}
+func IsUnserved(err error) bool { return Says(err, Moved, Ask) }
 
 // IsForeign reports whether err says that another program uses the Redis key of a lock or of its fence counter. A lock
 // script that ends so has taken nothing.

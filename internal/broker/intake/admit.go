@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // find notes the keys of tasks that have come without any, and returns these tasks apart from the others. It calls
@@ -50,7 +52,7 @@ type admission struct {
 // admission returns that of some tasks of a fetch.
 func (in *Intake) admission(f *fetch, tasks []Task) *admission {
 	a := &admission{in: in, most: len(tasks), tasks: tasks, reader: reader{call: f.call, names: f.names, asking: in.ask()}, leased: f.sent}
-	a.keys = append(slices.Clone(f.keys[:len(f.keys)-1]), "asynq:{"+f.names[0]+"}:admitted:"+f.call)
+	a.keys = append(slices.Clone(f.keys[:len(f.keys)-1]), asynqwire.Prefix(f.names[0])+"admitted:"+f.call)
 	a.args = append(make([]any, 0, 12+5*len(tasks)), f.call, 0, 0)
 	a.args = append(a.args, a.values()...)
 	a.args = append(a.args, time.Now().UnixNano(), in.parking.unserved(), 0)

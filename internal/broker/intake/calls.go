@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // run makes one call. No client sends it again by itself.
@@ -78,12 +77,8 @@ func passes(err error) bool {
 	if unanswered(err) {
 		return true
 	}
-	reply, ok := errors.AsType[redis.Error](err)
-	if !ok || errors.Is(err, redis.Nil) {
-		return false
-	}
-	kind, _, _ := strings.Cut(reply.Error(), " ")
-	return !slices.Contains([]string{"ERR", "NOPERM", "WRONGTYPE", "NOT", "CROSSSLOT", "EXECABORT"}, kind)
+	_, ok := errors.AsType[redis.Error](err)
+	return ok && !errors.Is(err, redis.Nil) && !rediswire.IsFinal(err)
 }
 
 // leaseEnd returns when the lease ends of a task that is taken now (s).
@@ -93,8 +88,7 @@ func leaseEnd(now time.Time) int64 { return now.Add(lease).Unix() }
 func keysOf(queues []string) []string {
 	keys := make([]string, 0, parts*len(queues)+1)
 	for _, queue := range queues {
-		prefix := asynqwire.Prefix(queue)
-		keys = append(keys, prefix+"pending", prefix+"paused", prefix+"active", prefix+"lease")
+		keys = append(keys, asynqwire.Pending(queue), asynqwire.Paused(queue), asynqwire.Active(queue), asynqwire.Lease(queue))
 	}
 	return keys
 }
