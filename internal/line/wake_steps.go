@@ -129,7 +129,7 @@ func (e *Engine) Leave(ctx context.Context, key string, t Task) error {
 // look is a waiter, and what the check step has found out about it.
 type look struct {
 	entry, verdict, state string
-	place                 int
+	place                 int64
 }
 
 // lookAt checks waiters. Those of the queues in held are held without a check, and so are those of paused queues. When
@@ -158,7 +158,7 @@ func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, h
 			replies = replies[1:]
 			if moving(r.err) {
 				at.verdict = "moving"
-			} else if at.verdict, at.state, at.place = r.text(), r.text(), r.number(); r.err != nil {
+			} else if at.verdict, at.state, at.place = r.text(), r.text(), ParseWait(r.text()).Place; r.err != nil {
 				err = errors.Join(err, r.err)
 			}
 		}
@@ -192,7 +192,7 @@ func (e *Engine) hope(ctx context.Context, waiters string) error {
 // their queues, and adds them to w.
 func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look, w *Woken) error {
 	var entries, parked []any
-	place := map[string]int{}
+	place := map[string]int64{}
 	for _, at := range out {
 		entries = append(entries, at.entry)
 		place[at.entry] = at.place
@@ -250,7 +250,7 @@ func (e *Engine) hasten(ctx context.Context, entry string) {
 }
 
 // putBack puts an entry back into the waiters and the index, unless its task has joined again.
-func (e *Engine) putBack(ctx context.Context, waiters, entry string, place int) error {
+func (e *Engine) putBack(ctx context.Context, waiters, entry string, place int64) error {
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.ZAddNX(ctx, waiters, redis.Z{Score: float64(place), Member: entry})
 		pipe.ZAddNX(ctx, e.index, redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry})

@@ -28,13 +28,19 @@ end
 -- it stands behind one that will run or runs; and nothing when its run has to look: the worker of the first may have died.
 local function admit(task, entry, key, how, now, mark)
   local sequence = 'railtoken:sequence:{' .. key .. '}'
-  local score = arrive(sequence, entry, nil, enlist(task, sequence, how, 'pending', mark)[2] == 1)
-  local front = fronts[sequence]
+  local fresh, front = enlist(task, sequence, how, 'pending', mark)[2] == 1, fronts[sequence]
+  local found, score = not front and not fresh and redis.call('ZRANGE', sequence, 0, 0, 'WITHSCORES'), nil
+  if found and found[1] == entry then
+    score = tonumber(found[2])
+  else
+    score = arrive(sequence, entry, nil, fresh)
+  end
   if front and front.entry ~= entry then
     return nil, front.refusal
   end
   for _ = 1, 10 do
-    local first = redis.call('ZRANGE', sequence, 0, 0)[1]
+    local first = found and found[1] or redis.call('ZRANGE', sequence, 0, 0)[1]
+    found = nil
     if first == entry then
       stands(sequence, entry, 'active', (left_after + lost_after) * 1000)
       return {sequence, entry, score}
@@ -65,11 +71,12 @@ end
 -- among, and its record: a failed task waits for its retry, and not for the key.
 local function leaveWaiters(task, record, gone)
   local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
-  local r = unpacked(record)
-  if queue and r then
+  local _, _, waiters = glance(record)
+  if queue and waiters then
     local entry = #queue .. ':' .. queue .. id
-    redis.call('ZREM', r.waiters, entry)
-    redis.call('ZREM', index, entry)
+    if redis.call('ZREM', waiters, entry) == 1 then -- otherwise it was woken
+      redis.call('ZREM', index, entry)
+    end
   end
   if not gone then
     forget(task)

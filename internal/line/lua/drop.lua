@@ -9,11 +9,12 @@
 -- The names and fields of the task's keys are asynq's own (v0.26), as in its deleteTaskCmd.
 local task, id, sequence = KEYS[1], ARGV[1], ARGV[3] .. ' '
 local found = redis.call('HMGET', task, 'state', 'railtoken:wait', 'railtoken:sequence')
-local state, wait = found[1], unpacked(found[2])
+local state = found[1]
+local _, _, waiters = glance(found[2])
 if not state then
   return 'gone'
 end
-local parked = state == 'retry' and wait and wait.waiters == ARGV[2]
+local parked = state == 'retry' and waiters == ARGV[2]
 local comes = state == 'retry' or state == 'scheduled'
 if not parked and not (comes and found[3] and string.sub(found[3], 1, #sequence) == sequence) then
   return state

@@ -57,9 +57,9 @@ local soon = 60 -- for how long (s) the others wait for the retry of a task that
 local function head(task, sequence, id, now, lost, left)
   local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:wait', 'railtoken:nonce', 'pending_since')
   local state, mark, prefix = found[1] or '', found[2], string.sub(task, 1, -#id - 3)
-  local wait = unpacked(found[3])
+  local deadline = glance(found[3])
   local function is(verdict, at)
-    return {verdict, state, at or '0', wait and tostring(wait.deadline) or ''}
+    return {verdict, state, at or '0', deadline and tostring(deadline) or ''}
   end
   if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, sequence) then
     return is('gone')
@@ -74,7 +74,7 @@ local function head(task, sequence, id, now, lost, left)
     local due = redis.call('ZSCORE', prefix .. 'retry', id)
     -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued. A
     -- server that speaks to Redis by itself names none.
-    local run, waits = found[5], found[4] or wait
+    local run, waits = found[5], found[4] or deadline
     if run then
       waits = run == found[4] or string.find(run, '^%d+$')
     end

@@ -8,15 +8,14 @@ local function owe(owed, waiters, left, delay)
     redis.call('ZREM', owed, waiters)
     return
   end
-  local time = redis.call('TIME')
-  redis.call('ZADD', owed, string.format('%.0f', time[1] * 1000 + time[2] / 1000 + delay), waiters)
+  redis.call('ZADD', owed, string.format('%d', math.floor(micros() / 1000 + delay)), waiters)
 end
 
 -- paid(owed, waiters, in how long at most (ms)) removes a note, unless somebody is to look later: that note is of a wake that
 -- was sent since.
 local function paid(owed, waiters, within)
-  local at, time = redis.call('ZSCORE', owed, waiters), redis.call('TIME')
-  if at and tonumber(at) <= time[1] * 1000 + time[2] / 1000 + within then
+  local at = redis.call('ZSCORE', owed, waiters)
+  if at and tonumber(at) <= micros() / 1000 + within then
     redis.call('ZREM', owed, waiters)
   end
   return 1

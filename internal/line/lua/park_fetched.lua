@@ -39,18 +39,14 @@ local function fields(message)
   return at == size + 1 and found or nil
 end
 
--- When the first task of this call was parked (us), as text too; and what the call knows of sets of waiters, by their
--- names: how many there are, the last place, and for how long the holder is told of them (ms).
-local began, clock, sets = nil, nil, {}
+-- The time of this call as text, once it has parked a task; and what it knows of sets of waiters, by their names: how many there
+-- are, the last place, and for how long the holder is told of them (ms).
+local clock, sets = nil, {}
 
 -- enroll(group, entry) adds the first task of a group to the index and the waiters, and returns its place among them.
 -- What may fail in a park fails here.
 local function enroll(group, entry)
-  if not began then
-    local time = redis.call('TIME')
-    began = time[1] * 1000000 + time[2]
-    clock = string.format('%.0f', began)
-  end
+  clock = clock or string.format('%d', micros())
   local idle = math.max(idle_waiters, 2 * group.look)
   enter(index, entry, clock, 0, idle)
   local joined = join(group.waiters, entry, clock, 1, 0, idle)
@@ -58,7 +54,7 @@ local function enroll(group, entry)
   sets[group.waiters] = set
   set.count, set.last = joined[1], tonumber(joined[2])
   group.set, group.since, group.ahead = set, clock, set.count - 1
-  group.record = rest(1, began, group.look, 0, group.waiters, '')
+  group.record = rest(1, micros(), group.look, 0, group.waiters, '')
   return joined[2]
 end
 
@@ -78,7 +74,7 @@ local function park(group, id, task, message, now)
   end
   local entry, place, set = group.begin .. id, nil, group.set
   if set then
-    set.count, set.last = set.count + 1, math.max(began, set.last + 1)
+    set.count, set.last = set.count + 1, math.max(micros(), set.last + 1)
     place = set.last
     redis.call('ZADD', group.waiters, string.format('%d', place), entry)
     redis.call('ZADD', index, clock, entry)
@@ -98,7 +94,7 @@ local function park(group, id, task, message, now)
   keep(found[10], id, delay)
   -- The field pending_since stays: asynq reads that of pending tasks alone, and sets it when a task becomes one.
   redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting,
-    'railtoken:wait', packed(found[6] or 0, deadline, place - began, group.record))
+    'railtoken:wait', packed(found[6] or 0, deadline, place - micros(), group.record))
   redis.call('ZADD', group.prefix .. 'retry', at, id)
   redis.call('LREM', group.prefix .. 'active', 1, id) -- at last: whatever fails before, the task is still active
   return true

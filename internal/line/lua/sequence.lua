@@ -14,14 +14,13 @@ local function arrive(sequence, entry, position, fresh)
   end
   score = position
   if not score then
-    local time = redis.call('TIME')
-    score = time[1] * 1000000 + time[2]
+    score = micros()
     local last = redis.call('ZRANGE', sequence, -1, -1, 'WITHSCORES')[2]
     if last then
       score = math.max(score, math.floor(tonumber(last)) + 1)
     end
   end
-  redis.call('ZADD', sequence, string.format('%.0f', score), entry)
+  redis.call('ZADD', sequence, string.format('%d', score), entry)
   redis.call('PERSIST', sequence) -- it lives as long as its tasks
   return score, 1
 end
@@ -29,6 +28,6 @@ end
 -- begin(sequence, entry, score) notes that the first task begins to work.
 local function begin(sequence, entry, score)
   if score == math.floor(score) then
-    redis.call('ZADD', sequence, 'XX', string.format('%.1f', score + 0.5), entry)
+    redis.call('ZADD', sequence, 'XX', string.format('%d.5', score), entry)
   end
 end

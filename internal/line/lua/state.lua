@@ -41,7 +41,7 @@ local function due(now, delay, deadline)
   if deadline > 0 then
     at = math.min(at, deadline)
   end
-  return string.format('%.0f', at)
+  return string.format('%d', at)
 end
 
 -- waiting ends asynq's message of a parked task: the last error, whose number stands before its size, and a field that asynq
@@ -123,8 +123,8 @@ local function suspend(task, nonce, id, now, late, waiters, retried, look, longe
   return {left, unpack(note(task, waiters, retried, look, ago, deadline, own, also))}
 end
 
--- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, the task's position, and the further sets of
--- waiters that it is in, or ''. KEYS  4, on a
+-- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, the record of the task's wait, and the further
+-- sets of waiters that it is in, or ''. KEYS  4, on a
 -- Cluster, the queue's mark that it is paused, unless that does not matter:
 --   'held'       its queue is paused
 --   'here'       it can be woken
@@ -134,23 +134,25 @@ end
 --   'gone'       it cannot be woken: it has ended, or waits for no key and is a later task with the ID of one that did
 local function check(task, waiters, now)
   if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then
-    return {'held', '', 0, ''}
+    return {'held', '', '', ''}
   end
   local found = redis.call('HMGET', task, 'state', 'railtoken:wait', 'railtoken:waiters')
   local state = found[1] or ''
-  -- a server of an earlier version names the waiters in a field of its own
-  local r = unpacked(found[2]) or {waiters = found[3] or '', also = '', place = 0, deadline = 0}
-  local function is(verdict)
-    return {verdict, state, r.place, r.also}
+  local deadline, _, among, also = glance(found[2])
+  if not deadline then -- a server of an earlier version names the waiters in a field of its own
+    deadline, among, also = 0, found[3] or '', ''
   end
-  if r.waiters == '' then
+  local function is(verdict)
+    return {verdict, state, found[2] or '', also}
+  end
+  if among == '' then
     return is('gone')
-  elseif r.waiters ~= waiters and not awaits(r.also, waiters) then
+  elseif among ~= waiters and not awaits(also, waiters) then
     return is('elsewhere')
   elseif state == 'active' then
     return is('runs')
   elseif state == 'retry' or state == 'pending' then
-    return is(r.deadline > 0 and r.deadline <= now / 1e9 and 'overdue' or 'here')
+    return is(deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here')
   end
   return is('gone')
 end
@@ -176,9 +178,7 @@ end
 -- then on it waits for the key of these waiters alone, for which it is woken: its entries in other sets are left over.
 local function push(entry, now, waiters, also)
   local id, prefix, task = parse(entry)
-  local time = redis.call('TIME')
-  redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken',
-    string.format('%.0f', time[1] * 1000000 + time[2]))
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken', string.format('%d', micros()))
   redis.call('RPUSH', prefix .. 'pending', id)
   if also ~= '' then
     local r = recordOf(task)
@@ -191,9 +191,9 @@ end
 -- KEYS  1 the task's hash 2 retry of its queue
 local function hasten(task, entry, now)
   local id, prefix = parse(entry)
-  local r = recordOf(task)
-  if r and r.look > 0 then
-    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, r.look + 1000, 0), id)
+  local _, look = glance(redis.call('HGET', task, 'railtoken:wait'))
+  if look and look > 0 then
+    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, look + 1000, 0), id)
   end
 end
 
@@ -206,8 +206,7 @@ local function defer(task, entry, now, look, ahead, longest, conflicts)
   if tonumber(conflicts) > 0 then
     delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
   end
-  local r = recordOf(task)
-  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay, r and r.deadline or 0), id)
+  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay, glance(redis.call('HGET', task, 'railtoken:wait')) or 0), id)
   keep(KEYS[4], id, delay)
   return math.floor(delay)
 end

@@ -16,6 +16,16 @@ local function parse(entry)
   return id, prefix, prefix .. 't:' .. id
 end
 
+-- micros() returns the time (us) by the server's clock: one for all of a script, which nothing interrupts.
+local began = nil
+local function micros()
+  if not began then
+    local time = redis.call('TIME')
+    began = time[1] * 1000000 + time[2]
+  end
+  return began
+end
+
 -- awaits(also, waiters) returns whether a set of waiters is one of the further sets that a task is in: the release of any
 -- of its keys wakes it. They are a text with blanks before, between and behind their names.
 local function awaits(also, waiters)

@@ -2,6 +2,9 @@
 -- is on its way to run, or a wake would be swallowed. It touches keys of any queue and runs on one node alone; on a Cluster its
 -- parts are steps: see wake_steps.go.
 
+-- Whether queues are paused (1 or 0), by the prefixes of their names: what this call has looked up.
+local paused = {}
+
 -- wake(waiters, index, owed wakes, sequence or nil, entry of the task that releases the key, or '', the only entry that is to be
 -- woken, or '', now (ns), how many waiters to skip, how many to check, how many to wake at most, 1 to put a waiter of a paused or
 -- unserved queue at the head of that queue when no other can run, else 0; in how long (ms) another process looks whether the
@@ -20,7 +23,8 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
   end
   local function stuck(prefix)
     if held[prefix] == nil then
-      held[prefix] = redis.call('EXISTS', prefix .. 'paused') == 1
+      paused[prefix] = paused[prefix] or redis.call('EXISTS', prefix .. 'paused')
+      held[prefix] = paused[prefix] == 1
     end
     return held[prefix]
   end

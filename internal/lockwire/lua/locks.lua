@@ -39,6 +39,17 @@ local function marked(marks, id, lateness)
   return marks .. ' ' .. id .. '@' .. string.format('%.0f', redis.call('TIME')[1] + lateness)
 end
 
+-- ask() returns the time (us) by this server's clock: one for all of a script.
+local now, clock = nil, nil -- as a number and as it is written, once a call has asked
+local function ask()
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+    clock = string.format('%d', now)
+  end
+  return now
+end
+
 -- acquire(keys, at, last, owner value, TTL (ms), FenceTTL (ms), proposal, notify (ms), block) takes every key for one owner, or
 -- none. A fence counter rises only together with its grant. The last three have defaults:
 --   proposal  for the last token of the block (us); 0 for this server's clock; negative for that clock and a block above the
@@ -51,7 +62,6 @@ end
 --
 -- A grant takes about 5.7 us of the server's time with its clock, and 4.6 us with a proposal. SET with GET saves a call,
 -- because the clock is nearly always ahead of the counter.
-local now, clock = nil, nil -- of this server (us), as a number and as it is written, once a call has asked
 local function acquire(keys, at, last, owner, ttl, fence_ttl, proposal, notify, block)
   local call = redis.call
   local mine = nil -- keys that this owner has had before the call
@@ -82,11 +92,7 @@ local function acquire(keys, at, last, owner, ttl, fence_ttl, proposal, notify, 
   block = block or 1
   local top, text = tonumber(proposal or 0), proposal
   if top <= 0 then
-    if not now then
-      local time = call('TIME')
-      now = time[1] * 1000000 + time[2]
-      clock = string.format('%.0f', now)
-    end
+    ask()
     if block == 1 and -top < now then
       top, text = now, clock
     else

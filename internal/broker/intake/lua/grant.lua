@@ -141,8 +141,7 @@ local function ago(woken, run)
   elseif at <= 1 then
     return '0'
   end
-  local time = call('TIME')
-  return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 1))
+  return string.format('%d', math.max(ask() - at, 1))
 end
 
 -- read(task) returns what the hash of a task has: its message; the record of its wait, false for a task that has not waited; its
