@@ -155,7 +155,7 @@ func (r *sequence) looksAgain(ctx context.Context, key string, t line.Task) bool
 // leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
 func (r *run) leaveNeedless(ctx context.Context) {
 	for _, key := range r.keys {
-		if line.EnqueuedFor(r.id, key, r.task.Headers()) {
+		if r.active.InSequence(key) {
 			r.remove(ctx, r.id, key)
 		}
 	}

@@ -42,7 +42,7 @@ func (e *tasks) Fetched(f broker.Fetched) {
 func (e *tasks) runOf(f broker.Fetched) *Run {
 	w := ParseWait(f.Wait)
 	r := &Run{
-		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, met: w.Conflict,
+		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, met: w.Conflict, sequence: f.Sequence,
 		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
 	}
 	if key, ok := w.Key(); ok && f.Woken && !w.Own {

@@ -5,14 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // ErrNotInSequence reports that a task was enqueued, but has no position in the sequence of its key, because Redis did
@@ -45,11 +41,6 @@ func (e *Engine) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	t, opts := named(opts)
-	headers = maps.Clone(headers)
-	if headers == nil {
-		headers = map[string]string{}
-	}
-	headers[sequenceHeader] = headerOf(t, key)
 	info, err := e.enqueueInOrder(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
 	if err != nil {
 		err = fmt.Errorf("delayqueue: enqueue in sequence: %w", err)
@@ -155,27 +146,4 @@ func outlasting(ctx context.Context, by time.Duration) (context.Context, context
 		stop()
 		cancel()
 	}
-}
-
-// sequenceHeader says that EnqueueInOrder has added a task to a sequence: "encoded key" "entry of the task". It counts
-// only for that task and that key, because a handler may copy its headers to tasks that it enqueues.
-const sequenceHeader = "Railtoken-Sequence"
-
-// sequenceOf returns the key of the sequence that the field railtoken:sequence of a task names: see head.lua.
-func sequenceOf(mark string) (string, bool) {
-	name, _, _ := strings.Cut(mark, " ")
-	encoded, ok := strings.CutPrefix(name, sequencePrefix)
-	if !ok || encoded == "" {
-		return "", false
-	}
-	return rediswire.Decode(encoded[:len(encoded)-1])
-}
-
-func headerOf(t Task, key string) string { return rediswire.Encode(key) + " " + t.Entry() }
-
-// EnqueuedFor reports, by a task's headers, whether [Engine.EnqueueInOrder] has added it to the sequence of key. The
-// task may have left the sequence since.
-func EnqueuedFor(t Task, key string, headers map[string]string) bool {
-	header, ok := headers[sequenceHeader]
-	return ok && header == headerOf(t, key)
 }

@@ -155,7 +155,7 @@ func TestATaskThatIsEnqueuedAgainIsInItsSequence(t *testing.T) {
 		asynq.ErrTaskIDConflict) || info != nil {
 		t.Fatalf("a second one gives %v, %v", info, err)
 	}
-	later, _ := r.enqueue("k")
+	later := r.enqueue("k")
 	if turn := r.turn(later, "k", line.JoinOptions{}); turn.Ahead != 1 || turn.First.ID != "id" {
 		t.Errorf("a later one stands at %+v", turn)
 	}

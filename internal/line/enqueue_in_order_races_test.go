@@ -49,7 +49,7 @@ func TestATaskThatIsBeingEnqueuedIsNotGone(t *testing.T) {
 		"a task asks its turn": func(r *solo, _, d line.Task) { r.turn(d, "k", line.JoinOptions{}) },
 		"another one is enqueued": func(r *solo, a, _ line.Task) {
 			r.remove(a, "k")
-			d, _ := r.enqueue("k", asynq.TaskID("between"))
+			d := r.enqueue("k", asynq.TaskID("between"))
 			r.turn(d, "k", line.JoinOptions{})
 			r.remove(d, "k")
 			r.Remove(d)
@@ -58,7 +58,7 @@ func TestATaskThatIsBeingEnqueuedIsNotGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
-			a, _ := r.enqueue("k", asynq.TaskID("a"))
+			a := r.enqueue("k", asynq.TaskID("a"))
 			d := r.Delayed("d")
 			queue := r.between(func() { look(r, a, d) })
 			if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
@@ -68,7 +68,7 @@ func TestATaskThatIsBeingEnqueuedIsNotGone(t *testing.T) {
 				r.remove(done, "k")
 				r.Remove(done)
 			}
-			c, _ := r.enqueue("k", asynq.TaskID("c"))
+			c := r.enqueue("k", asynq.TaskID("c"))
 			if turn := r.turn(c, "k", line.JoinOptions{}); turn.Ahead != 1 || turn.First.ID != "b" {
 				t.Errorf("a task that was enqueued after the other one's Enqueue had returned stands at %+v", turn)
 			}
@@ -166,7 +166,7 @@ func TestATaskThatIsActiveWhenItJoinsStays(t *testing.T) {
 	if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 		t.Fatal(err)
 	}
-	c, _ := r.enqueue("k", asynq.Queue("other"))
+	c := r.enqueue("k", asynq.Queue("other"))
 	close(ask)
 	if turn := receive(t, asked); turn.Ahead != 0 {
 		t.Errorf("it stands at %+v", turn)

@@ -16,14 +16,14 @@ import (
 )
 
 // enqueue enqueues a task in line.
-func (r *solo) enqueue(key string, opts ...asynq.Option) (line.Task, map[string]string) {
+func (r *solo) enqueue(key string, opts ...asynq.Option) line.Task {
 	r.Helper()
 	info, err := r.Engine.EnqueueInOrder(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"},
 		opts...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return line.Task{Queue: info.Queue, ID: info.ID}, info.Headers
+	return line.Task{Queue: info.Queue, ID: info.ID}
 }
 
 // line returns the IDs of the tasks in the line of a key.
@@ -45,8 +45,8 @@ func (r *solo) line(key string) []string {
 func TestAnEnqueuedTaskHasAPositionBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	first, headers := r.enqueue("k", asynq.Queue("slow"), asynq.TaskID("first"))
-	second, _ := r.enqueue("k")
+	first := r.enqueue("k", asynq.Queue("slow"), asynq.TaskID("first"))
+	second := r.enqueue("k")
 	if first != (line.Task{Queue: "slow", ID: "first"}) || second.Queue != "default" || second.ID == "" {
 		t.Errorf("enqueued %s and %s", first, second)
 	}
@@ -61,41 +61,6 @@ func TestAnEnqueuedTaskHasAPositionBeforeItRuns(t *testing.T) {
 	}
 	if turn := r.turn(first, "k", line.JoinOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
 		t.Errorf("the first stands at %+v, in line are %v", turn, r.line("k"))
-	}
-	if !line.EnqueuedFor(first, "k", headers) {
-		t.Errorf("its headers say no: %v", headers)
-	}
-}
-
-func TestHeadersNameTheTaskThatWasEnqueuedInOrder(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	task, headers := r.enqueue("a key {%}")
-	for _, other := range []line.Task{{Queue: task.Queue, ID: "child"}, {Queue: "other", ID: task.ID}} {
-		if line.EnqueuedFor(other, "a key {%}", headers) {
-			t.Errorf("%s, to which the headers were handed on, is said to be in line", other)
-		}
-	}
-	if line.EnqueuedFor(task, "another key", headers) {
-		t.Error("it is said to be in the line of another key")
-	}
-	if line.EnqueuedFor(task, "a key {%}", nil) {
-		t.Error("a task without headers is said to be in line")
-	}
-	if !line.EnqueuedFor(task, "a key {%}", headers) {
-		t.Error("it is not said to be in its own line")
-	}
-	// A child that is itself enqueued in line has a place of its own.
-	info, err := r.Engine.EnqueueInOrder(t.Context(), "a key {%}", "test", nil, headers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := line.Task{Queue: info.Queue, ID: info.ID}
-	if !line.EnqueuedFor(child, "a key {%}", info.Headers) {
-		t.Error("the child is not said to be in line")
-	}
-	if !line.EnqueuedFor(task, "a key {%}", headers) {
-		t.Error("the headers of the parent say so no more")
 	}
 }
 
@@ -172,7 +137,7 @@ func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task, _ := r.enqueue("k", asynq.TaskID("id"))
+	task := r.enqueue("k", asynq.TaskID("id"))
 	at := r.turn(task, "k", line.JoinOptions{}).At
 	for _, key := range []string{"k", "another"} {
 		if info, err := r.Engine.EnqueueInOrder(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
@@ -197,7 +162,7 @@ func TestAnIDConflictAddsNoTaskOfAnotherSequence(t *testing.T) {
 	}
 	r.enqueue("another key", asynq.TaskID("in another line"), asynq.Queue("idle"))
 	r.enqueue("k", asynq.TaskID("later"), asynq.ProcessIn(time.Hour))
-	failed, _ := r.enqueue("k", asynq.TaskID("has failed"))
+	failed := r.enqueue("k", asynq.TaskID("has failed"))
 	r.Serve(1, func(context.Context, string) error { return errors.New("it failed") })
 	r.Become(failed, asynq.TaskStateRetry)
 	r.remove(failed, "k")
@@ -224,7 +189,7 @@ func TestARefusedTaskLeavesTheOtherItsPosition(t *testing.T) {
 		asynq.ErrTaskIDConflict) {
 		t.Errorf("a second one gives %v", err)
 	}
-	later, _ := r.enqueue("k")
+	later := r.enqueue("k")
 	if turn := r.turn(later, "k", line.JoinOptions{}); turn.Ahead != 1 || turn.First != task {
 		t.Errorf("a later one stands at %+v", turn)
 	}

@@ -49,6 +49,6 @@ func (e *Engine) keysOf(ctx context.Context, t Task) (waits, sequence string, er
 	}
 	waits, _ = ParseWait(names[0]).Key()
 	mark, _ := names[1].(string)
-	sequence, _ = sequenceOf(mark)
+	sequence, _ = SequenceOf(mark)
 	return waits, sequence, nil
 }

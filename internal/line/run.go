@@ -28,6 +28,7 @@ type Run struct {
 	wokenFor time.Duration // when it was fetched; zero if unknown
 	since    time.Time
 	recorded string // the keys that were recorded with it, encoded
+	sequence string // its mark when it was fetched: see head.lua
 
 	mu           sync.Mutex
 	parking      *parking
@@ -85,6 +86,11 @@ func (r *Run) Met(attempt int) Conflict {
 		return Conflict{}
 	}
 	return r.met
+}
+
+// InSequence reports whether the task was in the sequence of a key when it was fetched.
+func (r *Run) InSequence(key string) bool {
+	return r != nil && strings.HasPrefix(r.sequence, SequenceKey(key)+" ")
 }
 
 // ByTimer reports whether the task has waited and was brought back by its timer.

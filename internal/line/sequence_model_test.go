@@ -33,7 +33,7 @@ func TestTasksRunOneAtATimeInOrder(t *testing.T) {
 	for i := range perKey * len(lines) {
 		all = append(all, job{i % len(lines), line.Task{}})
 		j := &all[i]
-		j.task, _ = r.enqueue(lines[j.key], asynq.TaskID(fmt.Sprint(i)), asynq.Queue(fmt.Sprintf("q%d", i%2)))
+		j.task = r.enqueue(lines[j.key], asynq.TaskID(fmt.Sprint(i)), asynq.Queue(fmt.Sprintf("q%d", i%2)))
 	}
 	for _, i := range rand.Perm(len(all)) { // what comes out has nothing to do with the order in which it went in
 		jobs <- all[i]

@@ -138,8 +138,9 @@ func (r *reader) read(reply any) (g got, err error) {
 		t.ID, _ = values[1].(string)
 		t.Message, _ = values[3].(string)
 		t.Recorded, _ = values[5].(string)
-		if waited, _ := values[4].([]any); len(waited) == 2 {
+		if waited, _ := values[4].([]any); len(waited) == 3 {
 			t.Wait, _ = waited[0].(string)
+			t.Sequence, _ = waited[2].(string)
 			t.Woken, t.WokenFor = wokenFor(waited[1])
 		}
 		t.Taken, t.Refused = r.locked(&t, int(number), values[6])

@@ -59,9 +59,10 @@ const (
 )
 
 // Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the
-// field pending_since until the next one begins. Wait is the record of its wait, empty for one that has never waited.
+// field pending_since until the next one begins. Wait is the record of its wait, empty for one that has never waited,
+// and Sequence names the sequence that it is in, with how.
 type Task struct {
-	Queue, ID, Run, Message, Wait string
+	Queue, ID, Run, Message, Wait, Sequence string
 	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
 	Woken    bool
 	WokenFor time.Duration

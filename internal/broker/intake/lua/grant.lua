@@ -157,12 +157,12 @@ end
 
 -- tell(reply, queue, id, number, found, counters, run) adds the n-th task that a fetch was granted to a reply: position of its
 -- queue, ID, number, message, what is known of its waiting, the recorded keys, and what lock returned. It is false for a task
--- that has not waited; else the record, and how long ago the task was woken (us) or false. What a lock fails with, the handler's
+-- that has not waited and is in no sequence; else the record, how long ago the task was woken (us) or false, and its sequence. What a lock fails with, the handler's
 -- own attempt meets again.
 local function tell(reply, queue, id, number, found, counters, run)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, found[1]
-  reply[n + 5] = waited(found) and {found[2], ago(found[5], run)} or false
+  reply[n + 5] = (found[3] or waited(found)) and {found[2], ago(found[5], run), found[3]} or false
   reply[n + 6], reply[n + 7] = found[6], counters
 end
 
