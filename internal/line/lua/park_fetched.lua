@@ -94,7 +94,7 @@ local function park(group, id, task, message, now)
   keep(found[10], id, delay)
   -- The field pending_since stays: asynq reads that of pending tasks alone, and sets it when a task becomes one.
   redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting,
-    'railtoken:wait', packed(found[6] or 0, deadline, place - micros(), group.record))
+    'railtoken:wait', packed(found[6] or 0, deadline, place - micros(), group.record), 'railtoken:waiters', group.waiters)
   redis.call('ZADD', group.prefix .. 'retry', at, id)
   redis.call('LREM', group.prefix .. 'active', 1, id) -- at last: whatever fails before, the task is still active
   return true

@@ -11,7 +11,8 @@
 --   marks       1 if the key is none of a lock, and 2 if it found the key free when it was to wait for it
 --   keys        the key whose waiters it is among or was woken from, encoded, and further ones (awaits); none when it is among no
 --               waiters
--- Package line reads it, too: see wait.go. When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
+-- Package line reads it, too: see wait.go. The field railtoken:waiters names the waiters once more, for servers of an earlier version:
+-- they wake no task without it. When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
 
 -- rest(conflicts, first, look, marks, waiters or '', further sets or '') returns what packed ends with.
 local function rest(conflicts, first, look, marks, waiters, also)
@@ -64,12 +65,12 @@ end
 -- write(task, record) writes the record of a task.
 local function write(task, r)
   redis.call('HSET', task, 'railtoken:wait', packed(r.retried, r.deadline, r.place - r.first,
-    rest(r.conflicts, r.first, r.look, (r.own and 1 or 0) + (r.freed and 2 or 0), r.waiters, r.also)))
+    rest(r.conflicts, r.first, r.look, (r.own and 1 or 0) + (r.freed and 2 or 0), r.waiters, r.also)), 'railtoken:waiters', r.waiters)
 end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
-  return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:woken')
+  return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:waiters', 'railtoken:woken')
 end
 
 -- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
