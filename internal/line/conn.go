@@ -29,24 +29,3 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 	context.AfterFunc(e.closing, conn.Silence) // of a server that was not shut down, too
 	return conn
 }
-
-// tasks is an Engine as a Conn sees it.
-type tasks Engine
-
-// Fetched notes the run of a task.
-func (e *tasks) Fetched(f broker.Fetched) {
-	e.runs.add(e.runOf(f))
-}
-
-// runOf returns the run of a task that was fetched.
-func (e *tasks) runOf(f broker.Fetched) *Run {
-	w := ParseWait(f.Wait)
-	r := &Run{
-		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, met: w.Conflict, sequence: f.Sequence,
-		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
-	}
-	if key, ok := w.Key(); ok && f.Woken && !w.Own {
-		r.owes = WaitersKey(key)
-	}
-	return r
-}

@@ -1,10 +1,7 @@
 package line
 
 import (
-	"cmp"
 	"context"
-	_ "embed"
-	"errors"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -13,19 +10,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/rediswire"
-)
-
-var (
-	//go:embed lua/park.lua
-	parkSource string
-
-	// On one node a call is one script. On a Cluster it is several, each of which is a function.
-	parkScript = redis.NewScript(composed(parkSource))
-	wakeScript = redis.NewScript(composed("return wake(KEYS[1], KEYS[2], KEYS[3], nil, unpack(ARGV))"))
 )
 
 // Options configures an [Engine]. The zero value has every default.
@@ -78,42 +64,27 @@ type Engine struct {
 	parkers parkers
 }
 
+// unservedQueues is what is known of the queues whose tasks are not fetched, by asynq's own list of its servers: no server
+// works on them, or they starve, because all servers that do have StrictPriority and tasks pending in a higher queue. A
+// server that was killed stays in that list for ten seconds. The list is not read as long as every woken task is fetched.
+type unservedQueues struct {
+	mu      sync.Mutex
+	asked   time.Time // when the list was last read
+	asking  bool
+	queues  []string // those that starve come last
+	starved int      // how many of them starve
+
+	servers []string // in the list when it was last read; only the reader uses it
+	working []*asynq.ServerInfo
+}
+
+// parkers are the Parkers of types of tasks. It is safe for concurrent use.
+type parkers struct{ byType sync.Map }
+
 // IsNil reports whether a client is nil, or an interface with a nil pointer.
 func IsNil(client redis.UniversalClient) bool {
 	v := reflect.ValueOf(client)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of
-// a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a
-// Cluster client that reads from replicas, a ring, whose nodes know nothing of each other, and a client that is nil.
-func New(client redis.UniversalClient, opts Options) (*Engine, error) {
-	if IsNil(client) {
-		return nil, errors.New("delayqueue: the client is nil: give a client of the Redis where asynq keeps its tasks")
-	}
-	cluster, ok := client.(*redis.ClusterClient)
-	if ok && cluster.Options().ReadOnly {
-		return nil, errors.New("delayqueue: the client reads from the replicas of the cluster, which are behind: " +
-			"use one without ReadOnly, RouteByLatency and RouteRandomly")
-	}
-	if _, ring := client.(*redis.Ring); ring {
-		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
-			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
-	}
-	// Any other client may have a Cluster behind it, where the scripts for one node would lose tasks.
-	_, oneNode := client.(*redis.Client)
-	e := &Engine{
-		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
-		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
-		inspect: asynq.NewInspectorFromRedisClient(client),
-	}
-	e.tasks = asynq.NewClientFromRedisClient(broker.NewEnqueuer(client, e.answer))
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
-	e.closing, e.cancel = context.WithCancel(context.Background())
-	e.parking, e.giveUp = context.WithCancel(context.Background())
-	return e, nil
 }
 
 // background calls do on a goroutine that Close waits for. The context of do ends with until, and after limit. It
@@ -132,63 +103,8 @@ func (e *Engine) background(until context.Context, limit time.Duration, do func(
 	return true
 }
 
-// Close waits up to 1 s for wakes under way, and up to 8 s, as long as asynq's own shutdown, for tasks that are to be
-// parked once Redis can be reached again. A task that was not woken runs when its timer ends. One that could not be
-// parked is logged, and asynq recovers it: as failed, and archived when it has no retry left.
-func (e *Engine) Close() error {
-	e.CloseBy(time.Now().Add(CloseLimit))
-	return nil
-}
-
-// CloseBy does what Close does, until a deadline.
-func (e *Engine) CloseBy(deadline time.Time) {
-	e.releaseAll()
-	e.mu.Lock()
-	if !e.closed && e.looks != nil {
-		close(e.looks)
-	}
-	e.closed = true
-	for _, f := range e.lastWakes {
-		f.timer.Stop()
-	}
-	e.mu.Unlock()
-	timer := time.AfterFunc(time.Second, e.cancel)
-	defer timer.Stop()
-	last := time.AfterFunc(time.Until(deadline), e.giveUp)
-	defer last.Stop()
-	done := make(chan struct{})
-	go func() {
-		e.pending.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-e.parking.Done(): // a client without ContextTimeoutEnabled does not notice it
-		e.givenUp()
-	}
-	e.cancel()
-	e.giveUp()
-}
-
 // CloseLimit is how long everything may take together that is closed when a server shuts down: parks, releases, locks.
 const CloseLimit = 8 * time.Second
-
-// ParkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
-const ParkedIndex = "railtoken:parked"
-
-// waitersPrefix begins the names of all sets of waiters.
-const waitersPrefix = "railtoken:waiters:{"
-
-// WaitersKey returns the name of the sorted set of a key's waiters.
-func WaitersKey(key string) string { return waitersPrefix + rediswire.Encode(key) + "}" }
-
-// KeyOf returns the key of a set of waiters.
-func KeyOf(waiters string) (string, bool) {
-	if len(waiters) <= len(waitersPrefix) {
-		return "", false
-	}
-	return rediswire.Decode(waiters[len(waitersPrefix) : len(waiters)-1])
-}
 
 // Client returns the Redis client of asynq's tasks.
 func (e *Engine) Client() redis.UniversalClient { return e.client }

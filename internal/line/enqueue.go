@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
-	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
@@ -159,18 +157,25 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 	return cmd
 }
 
-// encoded returns keys as they are recorded: separated by blanks, each encoded as in the name of its lock.
-func encoded(all []string) string {
-	parts := make([]string, len(all))
-	for i, key := range all {
-		parts[i] = rediswire.Encode(key)
-	}
-	return strings.Join(parts, " ")
-}
-
 // failedCmd returns the command that asynq gets for a script that was not sent, or has failed.
 func failedCmd(ctx context.Context, err error) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(err)
 	return cmd
+}
+
+// afterCancel is how long an enqueued task may still join its sequence after the caller has cancelled.
+const afterCancel = time.Second
+
+// outlasting returns a context that ends some time after ctx.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(by, cancel)
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -16,9 +15,6 @@ import (
 // Do not enqueue it again.
 var ErrNotInSequence = errors.New("delayqueue: the task is enqueued, but joins the sequence of its key " +
 	"only when it runs: do not enqueue it again")
-
-// afterCancel is how long an enqueued task may still join its sequence after the caller has cancelled.
-const afterCancel = time.Second
 
 // EnqueueInOrder enqueues a task with asynq's options and adds it to the end of the sequence of key. If one call ends
 // before another begins, its task comes first in the sequence, even when the two are for different queues. The key must
@@ -132,18 +128,5 @@ func (e *Engine) withdraw(ctx context.Context, t Task, key string) {
 	if err != nil {
 		e.log.WarnContext(ctx, "a task that has ended may stay in its sequence until another task finds it",
 			"task", t.String(), "error", err)
-	}
-}
-
-// outlasting returns a context that ends some time after ctx.
-func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(by, cancel)
-		context.AfterFunc(longer, func() { timer.Stop() })
-	})
-	return longer, func() {
-		stop()
-		cancel()
 	}
 }

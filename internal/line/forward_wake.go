@@ -52,3 +52,16 @@ func (e *Engine) keysOf(ctx context.Context, t Task) (waits, sequence string, er
 	sequence, _ = SequenceOf(mark)
 	return waits, sequence, nil
 }
+
+// forward wakes the next waiter in place of a task that was woken and now waits for another key.
+func (e *Engine) forward(ctx context.Context, waiters string) {
+	key, ok := KeyOf(waiters)
+	if !ok {
+		return
+	}
+	w, err := e.Wake(ctx, key, WakeOptions{})
+	if err != nil {
+		e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+	}
+	e.repaired(key, w, false)
+}

@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,27 +11,6 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 )
-
-const (
-	// followUpFirst is when a wake is checked, and followUpMost the longest time between two checks of the same tasks.
-	followUpFirst = 500 * time.Millisecond
-	followUpMost  = 30 * time.Second
-	followUpLimit = 5 * time.Second // bounds one check
-)
-
-// lastWake is the last wake of a key that has more waiters. A woken task may never come: it was deleted or archived
-// before a worker fetched it, its queue was paused or lost its workers, or all of these are busy. Then no task would
-// release the key, and the waiters would have to wait for their timers. A wake of a waiter whose slot is moving is
-// retried until the slot has arrived.
-type lastWake struct {
-	target  wakeTarget // one task, when WakeTask woke it; else any waiter
-	tasks   []Task
-	moving  bool
-	wait    time.Duration
-	timer   *time.Timer
-	owed    time.Time // when another process looks whether a task has come
-	changes int
-}
 
 // followUp has a wake checked later, in place of the previous wake of its key. If no waiter is left, no wake of the key
 // is checked any more. The tasks in c.late may still come, and count as woken. It reports false when the Engine is
@@ -229,4 +209,43 @@ func (e *Engine) repaired(key string, w Woken, lost bool) {
 			e.repair(key, t, lost)
 		}
 	}
+}
+
+// wakeNow makes one wake. If the task that it is for is gone, the first one of the sequence is woken.
+func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOptions, late []Task) (Woken, error) {
+	for {
+		w := e.wakeAll(ctx, []call{e.call(target, opts, late)})[0]
+		if w.Err != nil || target.task == (Task{}) || !w.gone {
+			return w.Woken, w.Err
+		}
+		left, err := e.Front(ctx, target.key)
+		if err != nil || len(left.Next) == 0 || left.Next[0] == target.task {
+			return w.Woken, err
+		}
+		target.task = left.Next[0]
+	}
+}
+
+// wakeAll makes several wakes at once, has them checked later, and reports the tasks that they woke, also those of
+// wakes that failed afterwards.
+func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
+	all := e.wakeEach(ctx, calls)
+	for i, w := range all {
+		if calls[i].starved > 0 && w.Err == nil && len(w.Tasks) == 0 && !w.Pending && w.Left > 0 {
+			w = e.wakeEach(ctx, []call{calls[i].withStarved()})[0]
+			all[i] = w
+		}
+		e.held.Woke(calls[i].target.key, len(w.Tasks))
+		for _, t := range w.Tasks {
+			if e.woken != nil {
+				e.woken(t)
+			}
+		}
+		if w.Err != nil {
+			all[i].Err = fmt.Errorf("delayqueue: wake the next task: %w", w.Err)
+			continue
+		}
+		all[i].Pending = e.followUp(calls[i], w.Woken) && w.Pending
+	}
+	return all
 }

@@ -132,3 +132,9 @@ func Described(message string) (taskType string, timeout time.Duration, deadline
 	}
 	return textOf(message, typeField), timeout, deadline
 }
+
+// passed reports whether a deadline (s), 0 for none, has passed. Then asynq does not run the task's handler again, but
+// retries the task, for days, until it archives it. No other task should wait for that.
+func passed(deadline int64, now time.Time) bool {
+	return deadline > 0 && !now.Before(time.Unix(deadline, 0))
+}

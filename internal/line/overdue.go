@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// passed reports whether a deadline (s), 0 for none, has passed. Then asynq does not run the task's handler again, but
-// retries the task, for days, until it archives it. No other task should wait for that.
-func passed(deadline int64, now time.Time) bool {
-	return deadline > 0 && !now.Before(time.Unix(deadline, 0))
-}
-
 // Overdue reports whether the deadline of the task has passed, so that asynq does not run its handler again.
 func (r *Run) Overdue() bool { return r != nil && passed(deadlineOf(r.message), time.Now()) }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,39 +16,6 @@ var (
 
 	owedScript = redis.NewScript(owedSource)
 )
-
-const (
-	// owedAfter is how long after a wake another process looks whether a task has come. The process that has sent the wake
-	// has looked by then, and has noted that nothing is owed any more.
-	owedAfter = 2 * followUpFirst
-	// owedLook is the time between two looks for owed wakes.
-	owedLook = 400 * time.Millisecond
-	// owedMost is how many keys one look is for, and owedLater when it looks again at one of which no waiter can run.
-	owedMost  = 1000
-	owedLater = 10 * time.Second
-)
-
-// owed is the name of the sorted set of the keys for which a wake is owed: see owe.lua.
-func (e *Engine) owed() string { return e.index + ":owed" }
-
-// Watch has the waiters of key looked after until one of them is woken, whichever processes end meanwhile. Call it when a
-// task waits behind a head that has failed: nobody releases the key when an operator deletes or archives that.
-func (e *Engine) Watch(ctx context.Context, key string) error { return e.owe(ctx, key, headLook) }
-
-// owe notes that a wake is owed for a key. A server looks after it once the time in is over.
-func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
-	err := e.step(ctx, oweStep, e.owed(), WaitersKey(key), 1, in.Milliseconds()).Err()
-	if errors.Is(err, redis.Nil) { // it returns nothing
-		return nil
-	}
-	return err
-}
-
-// paid notes that a wake is not owed any more for which a note says that somebody looks after it at a time. A later note is
-// that of another wake, and stays.
-func (e *Engine) paid(ctx context.Context, key string, at time.Time) error {
-	return e.step(ctx, paidStep, e.owed(), WaitersKey(key), time.Until(at).Milliseconds()+1).Err()
-}
 
 // lookAfter looks for owed wakes until the Engine is closed.
 func (e *Engine) lookAfter() {
@@ -78,40 +45,6 @@ func (e *Engine) lookAfter() {
 			cancel()
 		}
 	})
-}
-
-// idleLooks knows when the looks of idle servers, which cost nothing more for it, have found that no wake is owed. It is safe
-// for concurrent use.
-type idleLooks struct {
-	mu    sync.Mutex
-	asked time.Time // when the last one was sent
-	found time.Time // when one has found that no wake was owed
-}
-
-// due reports whether the next look of an idle server is for owed wakes, too. It is, twice in the time between two looks.
-func (l *idleLooks) due() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if now.Sub(l.asked) < owedLook/2 {
-		return false
-	}
-	l.asked = now
-	return true
-}
-
-// none notes that no wake is owed.
-func (l *idleLooks) none() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.found = time.Now()
-}
-
-// suffice reports whether such a look has just found that no wake is owed.
-func (l *idleLooks) suffice() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Since(l.found) < owedLook
 }
 
 // failing reports whether Redis cannot be reached, which others log.
@@ -175,4 +108,57 @@ func (e *Engine) pay(ctx context.Context, key string, at time.Time) (failed bool
 	default:
 		return false, e.owe(ctx, key, owedLater)
 	}
+}
+
+// stillFailed divides keys into those whose head still waits for its retry, and the others.
+func (e *Engine) stillFailed(ctx context.Context, all []string) (failed, others []string) {
+	byQueue := map[string][]string{}
+	for _, key := range all {
+		if head, ok := e.failed[key]; ok {
+			byQueue[head.task.Queue] = append(byQueue[head.task.Queue], key)
+		} else {
+			others = append(others, key)
+		}
+	}
+	if len(byQueue) == 0 {
+		return nil, others
+	}
+	again := map[string]*redis.FloatSliceCmd{}
+	_, _ = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for queue, keys := range byQueue {
+			ids := make([]string, len(keys))
+			for i, key := range keys {
+				ids[i] = e.failed[key].task.ID
+			}
+			again[queue] = pipe.ZMScore(ctx, Task{Queue: queue}.Prefix()+"retry", ids...)
+		}
+		return nil
+	}) // without an answer, they are looked at one by one
+	for queue, keys := range byQueue {
+		for i, key := range keys {
+			if due := again[queue].Val(); i < len(due) && int64(due[i]) == e.failed[key].again.Unix() {
+				failed = append(failed, key)
+			} else {
+				others = append(others, key)
+			}
+		}
+	}
+	return failed, others
+}
+
+// lookSoon has keys looked at again in headLook, sooner than owedAfter. now is the time of the server (ms).
+func (e *Engine) lookSoon(ctx context.Context, now int64, all []string) error {
+	if len(all) == 0 {
+		return nil
+	}
+	at := make([]redis.Z, len(all))
+	for i, key := range all {
+		at[i] = redis.Z{Score: float64(now + headLook.Milliseconds()), Member: WaitersKey(key)}
+	}
+	for some := range slices.Chunk(at, owedMost) {
+		if err := e.client.ZAddArgs(ctx, e.owed(), redis.ZAddArgs{XX: true, LT: true, Members: some}).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package line
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -60,6 +58,15 @@ var (
 	promoteStep  = stepOf("promote")
 )
 
+var (
+	//go:embed lua/park.lua
+	parkSource string
+
+	// On one node a call is one script. On a Cluster it is several, each of which is a function.
+	parkScript = redis.NewScript(composed(parkSource))
+	wakeScript = redis.NewScript(composed("return wake(KEYS[1], KEYS[2], KEYS[3], nil, unpack(ARGV))"))
+)
+
 // composed returns a script that may call the functions.
 func composed(source string) string { return rediswire.Compose(functions, source) }
 
@@ -69,47 +76,6 @@ func composed(source string) string { return rediswire.Compose(functions, source
 // in the middle of its work.
 func stepOf(function string) *redis.Script {
 	return redis.NewScript(composed("return " + function + "(KEYS[1], unpack(ARGV))"))
-}
-
-// A scriptCall is a script and what it is called with.
-type scriptCall struct {
-	script *redis.Script
-	keys   []string
-	args   []any
-}
-
-// step runs one step.
-func (e *Engine) step(ctx context.Context, script *redis.Script, key string, args ...any) *redis.Cmd {
-	return script.Run(ctx, e.client, []string{key}, args...)
-}
-
-// pipeline runs scripts in one round trip to each node, and returns the reply of each.
-func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
-	replies := make([]*redis.Cmd, len(calls))
-	if len(calls) == 1 {
-		replies[0] = calls[0].script.Run(ctx, e.client, calls[0].keys, calls[0].args...)
-		return replies
-	}
-	_, _ = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, c := range calls {
-			args := []any{"evalsha", c.script.Hash(), len(c.keys)}
-			for _, key := range c.keys {
-				args = append(args, key)
-			}
-			replies[i] = redis.NewCmd(ctx, append(args, c.args...)...)
-			replies[i].SetFirstKeyPos(3)
-			// go-redis would send all commands of a pipeline to a Cluster again when the first one is refused because a
-			// slot moves, and those of another node to both nodes at the same time.
-			_ = pipe.Process(ctx, pipeline.Once{Cmd: replies[i]}) // the reply has the error
-		}
-		return nil
-	})
-	for i, c := range calls {
-		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
-			replies[i] = c.script.Eval(ctx, e.client, c.keys, c.args...)
-		}
-	}
-	return replies
 }
 
 // unexpected is the error of a reply that the script cannot have given.

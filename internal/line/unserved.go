@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -19,20 +18,6 @@ const (
 	unservedFresh = time.Second
 	unservedStale = 30 * time.Second
 )
-
-// unservedQueues is what is known of the queues whose tasks are not fetched, by asynq's own list of its servers: no server
-// works on them, or they starve, because all servers that do have StrictPriority and tasks pending in a higher queue. A
-// server that was killed stays in that list for ten seconds. The list is not read as long as every woken task is fetched.
-type unservedQueues struct {
-	mu      sync.Mutex
-	asked   time.Time // when the list was last read
-	asking  bool
-	queues  []string // those that starve come last
-	starved int      // how many of them starve
-
-	servers []string // in the list when it was last read; only the reader uses it
-	working []*asynq.ServerInfo
-}
 
 // lookForUnserved finds out of which queues no server fetches tasks, unless it did so a second ago or is doing so. There
 // are none when asynq's list names no server, as after an outage of Redis, when it cannot be read, and when the queues of

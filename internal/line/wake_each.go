@@ -1,0 +1,70 @@
+package line
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
+	c := call{
+		target: target, waiters: WaitersKey(target.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
+	}
+	if opts.Leaver != (Task{}) {
+		c.leaver = opts.Leaver.Entry()
+	}
+	if target.task != (Task{}) {
+		c.only = target.task.Entry()
+		return c
+	}
+	for _, t := range late {
+		c.held = append(c.held, t.Queue)
+	}
+	unserved, starved := e.knownUnserved()
+	c.held, c.starved, c.hope = append(c.held, unserved...), starved, starved == 0 && len(late) == 0
+	return c
+}
+
+// wakeEach makes several wakes at once.
+func (e *Engine) wakeEach(ctx context.Context, calls []call) []KeyWoken {
+	all := make([]KeyWoken, len(calls))
+	if !e.steps {
+		e.wakeAtOnce(ctx, calls, all)
+		return all
+	}
+	var wakes sync.WaitGroup
+	for i, c := range calls {
+		wakes.Go(func() { all[i].Woken, all[i].Err = e.wakeInSteps(ctx, c) })
+	}
+	wakes.Wait()
+	return all
+}
+
+// wakeAtOnce runs wake.lua for each call, and again for those that have no answer yet. It checks each waiter once.
+func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
+	now, offsets := time.Now().UnixNano(), make([]int, len(calls))
+	open := make([]int, len(calls))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		scripts := make([]scriptCall, len(open))
+		for n, i := range open {
+			c := calls[i]
+			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope), owedAfter.Milliseconds()}
+			scripts[n] = scriptCall{wakeScript, []string{c.waiters, e.index, e.owed()}, append(args, anys(c.held)...)}
+		}
+		replies, again := e.pipeline(ctx, scripts), open[:0]
+		for n, i := range open {
+			r := replyOf(replies[n])
+			outcome, left := r.text(), r.number()
+			if r.err == nil && outcome == "more" {
+				offsets[i] = left
+				again = append(again, i)
+				continue
+			}
+			all[i] = KeyWoken{Woken{Tasks: tasksOf(r.texts(len(r.rest))), Left: left, gone: outcome == "gone"}, r.err}
+		}
+		open = again
+	}
+}
