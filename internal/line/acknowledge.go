@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // errNotFound is what asynq's own scripts answer when the task has begun another run.
@@ -62,7 +63,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 		e.runs.drop(r)
 		return true, nil, nil
 	}
-	if permanent(err) && (a.Script == "retry" || a.Script == "archive") {
+	if rediswire.IsFinal(err) && (a.Script == "retry" || a.Script == "archive") {
 		e.runs.drop(r)
 		return false, nil, nil
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 var (
@@ -49,7 +51,7 @@ func (e *Engine) BringBack(ctx context.Context, t Task, begun bool) (bool, error
 }
 
 func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error) {
-	message, err := e.client.HGet(ctx, t.Hash(), "msg").Result()
+	message, err := e.client.HGet(ctx, t.Hash(), asynqwire.MessageField).Result()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // A scriptCall is a script and what it is called with.
@@ -42,7 +43,7 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 		return nil
 	})
 	for i, c := range calls {
-		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
+		if rediswire.Says(replies[i].Err(), rediswire.NoScript) {
 			replies[i] = c.script.Eval(ctx, e.client, c.keys, c.args...)
 		}
 	}

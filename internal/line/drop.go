@@ -5,6 +5,8 @@ import (
 	_ "embed"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 var (
@@ -25,8 +27,8 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	// The task is deleted first, and only if it has not been woken. The entry that is left is that of a task that is
 	// gone, which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no
 	// wake finds.
-	keys := []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "scheduled"}
-	fields, err := e.client.HMGet(ctx, t.Hash(), "unique_key", WaitField).Result()
+	keys := []string{t.Hash(), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue)}
+	fields, err := e.client.HMGet(ctx, t.Hash(), asynqwire.UniqueField, WaitField).Result()
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker"
 )
 
@@ -126,7 +127,7 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 		message, unique, a.unique = 2, "KEYS[1]", sent.Keys[0]
 	}
 	t := Task{Queue: sent.Queue, ID: sent.ID}
-	names := slices.Concat(sent.Keys, []string{t.Hash(), t.Prefix() + "pending", t.Prefix() + "retry"}, a.Locks)
+	names := slices.Concat(sent.Keys, []string{t.Hash(), asynqwire.Pending(t.Queue), asynqwire.Retry(t.Queue)}, a.Locks)
 	mark := ""
 	if a.InOrder != "" && sent.Now() {
 		mark = SequenceKey(a.InOrder) + " enqueued"

@@ -127,7 +127,7 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 // that no server has fetched yet.
 func (e *Engine) haveCome(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
 	for _, t := range tasks {
-		state, err := e.client.HGet(ctx, t.Hash(), "state").Result()
+		state, err := e.client.HGet(ctx, t.Hash(), asynqwire.StateField).Result()
 		switch {
 		case errors.Is(err, redis.Nil):
 		case err != nil:

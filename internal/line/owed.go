@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 var (
@@ -130,7 +132,7 @@ func (e *Engine) stillFailed(ctx context.Context, all []string) (failed, others 
 			for i, key := range keys {
 				ids[i] = e.failed[key].task.ID
 			}
-			again[queue] = pipe.ZMScore(ctx, Task{Queue: queue}.Prefix()+"retry", ids...)
+			again[queue] = pipe.ZMScore(ctx, asynqwire.Retry(queue), ids...)
 		}
 		return nil
 	}) // without an answer, they are looked at one by one

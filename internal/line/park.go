@@ -40,7 +40,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	}
 	there := Task{Queue: opts.Queue, ID: t.ID}
 	names := slices.Concat(t.ended()[:4], []string{
-		cmp.Or(opts.unique, t.Hash()), WaitersKey(key), e.index, SequenceKey(key), t.Prefix() + "pending",
+		cmp.Or(opts.unique, t.Hash()), WaitersKey(key), e.index, SequenceKey(key), asynqwire.Pending(t.Queue),
 	})
 	args := []any{
 		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.deadline,
@@ -50,7 +50,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	if opts.Queue == "" || opts.Queue == t.Queue {
 		args = append(args, "", "", opts.Ahead)
 	} else {
-		names = append(names, there.Hash(), there.Prefix()+"retry")
+		names = append(names, there.Hash(), asynqwire.Retry(there.Queue))
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
 	args = append(args, opts.Waited.Microseconds(), opts.ownMark(), opts.further())

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // End notes that the task's handler has returned. If asynq gave up the run before, because Redis could not be reached
@@ -98,7 +98,7 @@ func (r *Run) parkInBackground(p *parking, lease time.Time) bool {
 			switch {
 			case errors.Is(err, ErrGone):
 				return nil
-			case permanent(err):
+			case rediswire.IsFinal(err):
 				return backoff.Permanent(err)
 			}
 			return err
@@ -135,16 +135,6 @@ func (e *Engine) givenUp() {
 	}
 }
 
-// permanent reports whether Redis refuses a call for what it asks, and will refuse it again.
-func permanent(err error) bool {
-	var refusal redis.Error
-	if !errors.As(err, &refusal) || redis.IsMaxClientsError(err) {
-		return false
-	}
-	kind, _, _ := strings.Cut(refusal.Error(), " ")
-	return kind == "ERR" || kind == "NOPERM" || kind == "WRONGTYPE"
-}
-
 // carryOut parks or postpones the task. A task that Redis refuses to park is postponed.
 func (r *Run) carryOut(ctx context.Context, p *parking, late bool) error {
 	opts := p.opts
@@ -154,7 +144,7 @@ func (r *Run) carryOut(ctx context.Context, p *parking, late bool) error {
 		return r.queue.postpone(ctx, r.task, opts)
 	}
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
-	if permanent(err) { // postponing needs only the rules that asynq itself needs
+	if rediswire.IsFinal(err) { // postponing needs only the rules that asynq itself needs
 		r.queue.runs.refused.Do(func() {
 			r.queue.log.ErrorContext(ctx,
 				"Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+

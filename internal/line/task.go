@@ -67,13 +67,13 @@ func (t Task) listed() []string {
 	if t.Queue == "" { // it cannot exist, and without a queue its keys have no slot in common
 		return []string{t.Hash()}
 	}
-	return []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "pending"}
+	return []string{t.Hash(), asynqwire.Retry(t.Queue), asynqwire.Pending(t.Queue)}
 }
 
 // ended returns the names of all keys that the end of the task's run touches, its hash first: see state.lua. Only a
 // call that may make the task pending needs the last one.
 func (t Task) ended() []string {
-	return []string{t.Hash(), t.Prefix() + "active", t.Prefix() + "lease", t.Prefix() + "retry", t.Prefix() + "pending"}
+	return []string{t.Hash(), asynqwire.Active(t.Queue), asynqwire.Lease(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Pending(t.Queue)}
 }
 
 // Hash returns the name of the hash in which asynq keeps the task.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // verdict is what an entry is at the front of its sequence, in the words of head.lua.
@@ -42,7 +44,7 @@ func (e *Engine) look(ctx context.Context, key string, members []member) ([]task
 		all[i].task = t
 		names := []string{t.Hash()}
 		if t.Queue != "" { // otherwise it cannot exist, and its keys have no slot in common
-			names = append(names, t.Prefix()+"lease", t.Prefix()+"retry", t.Prefix()+"scheduled")
+			names = append(names, asynqwire.Lease(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue))
 		}
 		calls[i] = scriptCall{headStep, names, []any{
 			SequenceKey(key), t.ID, now.UnixNano(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
@@ -84,7 +86,7 @@ func (e *Engine) isOverdue(ctx context.Context, s taskState, noted string, now t
 	}
 	deadline, err := strconv.ParseInt(noted, 10, 64)
 	if err != nil && delayed { // it was never refused, or its deadline would have been noted
-		message, err := e.client.HGet(ctx, s.task.Hash(), "msg").Result()
+		message, err := e.client.HGet(ctx, s.task.Hash(), asynqwire.MessageField).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return false, fmt.Errorf("delayqueue: the deadline of task %s: %w", s.task, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // mostPassed is about how many waiters that cannot run one wake skips: see wake.lua.
@@ -145,7 +147,7 @@ func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, h
 		}
 		names := t.listed()
 		if held != nil && t.Queue != "" {
-			names = append(names, t.Prefix()+"paused")
+			names = append(names, asynqwire.Paused(t.Queue))
 		}
 		calls = append(calls, scriptCall{checkStep, names, []any{waiters, time.Now().UnixNano()}})
 	}
