@@ -179,3 +179,15 @@ func (r *run) waited() time.Duration {
 
 // nowhere reports whether the task can wait only in its slot: it cannot be parked, and asynq archives it for any error.
 func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
+
+// list has the reports of the server name what the run holds, from the start of its handler.
+func (r *run) list(lease *locking.Lease, item bool) {
+	r.holding = holdings.Holding{
+		Queue: r.id.Queue, ID: r.id.ID, Type: r.task.Type(), Keys: r.keys, Since: r.began, Item: item, Lease: lease,
+		Waited: r.refusals > 0 || r.active.Met(r.attempt).Count > 0,
+	}
+	r.reported().Add(&r.holding)
+}
+
+// unlist ends that. Further calls do nothing.
+func (r *run) unlist() { r.reported().Remove(&r.holding) }
