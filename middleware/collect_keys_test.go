@@ -14,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -102,6 +103,7 @@ func TestATaskOfEightBusyKeysWaitsForThemOneAfterAnother(t *testing.T) {
 
 func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	t.Parallel()
+	testserver.LeaveToLong(t)
 	r := newRig(t, redistest.Start(t).Client(t))
 	const backlog, after = 100, 2000
 	keys := eightKeys()

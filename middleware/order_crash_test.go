@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -125,6 +126,7 @@ func TestATaskWhoseLockIsHeldIsNotBroughtBack(t *testing.T) {
 // Thousands wait in order for a key that is held for long: they must not ask for it all the time.
 func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 	t.Parallel()
+	testserver.LeaveToLong(t)
 	// Their timers are random, so each kind is looked at four times.
 	const tasks, rounds = crowdTasks, 4
 	looks := map[string]int{}

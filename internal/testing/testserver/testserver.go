@@ -254,10 +254,11 @@ func ModuleRoot() (string, error) {
 	}
 }
 
-// LeaveToLong skips a test with -short, as make quick runs it: one that waits for seconds in real time.
+// LeaveToLong skips a test with -short, as make quick runs it: one that waits for seconds in real time, or computes
+// for more than one.
 func LeaveToLong(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("waits for seconds: left out with -short")
+		tb.Skip("takes seconds: left out with -short")
 	}
 }
