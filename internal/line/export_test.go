@@ -17,7 +17,7 @@ func Composed(source string) string { return composed(source) }
 
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
-	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
+	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep,
 	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep,
 	"enlist": enlistStep, "head": headStep, "owe": oweStep, "paid": paidStep, "ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
 }

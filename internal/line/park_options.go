@@ -2,7 +2,6 @@ package line
 
 import (
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -112,17 +111,12 @@ func (o ParkOptions) ownMark() string {
 	return ""
 }
 
-// further returns the sets of waiters of Also as the scripts are told: see awaits in task.lua.
+// further returns Also as the scripts are told: see awaits in task.lua.
 func (o ParkOptions) further() string {
 	if len(o.Also) == 0 {
 		return ""
 	}
-	var b strings.Builder
-	b.WriteByte(' ')
-	for _, key := range o.Also {
-		b.WriteString(WaitersKey(key) + " ")
-	}
-	return b.String()
+	return " " + encoded(o.Also)
 }
 
 // withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.

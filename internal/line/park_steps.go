@@ -3,8 +3,8 @@ package line
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -66,7 +66,7 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts Pa
 
 // leaveBefore removes a task from the waiters of the key that it waited for before, unless it waits for that key again.
 func (e *Engine) leaveBefore(ctx context.Context, t Task, before string, opts ParkOptions) error {
-	if strings.Contains(opts.further(), " "+before+" ") {
+	if key, ok := KeyOf(before); ok && slices.Contains(opts.Also, key) {
 		return nil
 	}
 	r := replyOf(e.step(ctx, discardStep, before, t.Entry()))
@@ -219,7 +219,7 @@ func (e *Engine) refuse(ctx context.Context, t Task, setKey string, n suspended,
 		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
 	}
 	if err == nil {
-		err = e.step(ctx, unplaceStep, t.Hash()).Err()
+		err = e.step(ctx, standStep, t.Hash(), "", n.First.UnixMicro()).Err()
 	}
 	if err == nil {
 		n.Timer = e.lengthenTimer(ctx, t, opts, waiters, max(n.Count, 1))

@@ -42,7 +42,6 @@ var (
 	deferStep    = stepOf("defer")
 	standStep    = stepOf("stand")
 	forgetStep   = stepOf("forget")
-	unplaceStep  = stepOf("unplace")
 	leaveStep    = stepOf("leave")
 	joinStep     = stepOf("join")
 	lookStep     = stepOf("look")

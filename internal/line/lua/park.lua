@@ -6,7 +6,7 @@
 -- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, or its hash again when it has
 --       none   6 waiters of the key   7 index of all parked tasks   8 sequence of the key   9 pending of its queue
 --       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
---       then, when the locks are on this Redis: the lock of the key and its notify key, and those of the keys of further sets
+--       then, when the locks are on this Redis: the lock of the key and its notify key, and those of the further keys
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
 --       5 its deadline (s), 0 for none   6 its retry count   7 most waiters   8 most parked tasks
 --       9 how long an idle set of waiters is kept (ms)   10 its timer if it were next (ms)
@@ -14,7 +14,7 @@
 --       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
 --       14 what asynq's message of it ends with there   15 in order, how many stand before it
 --       16 how long ago it was first refused in this run (us)   17 '1' when the key is none of a lock, else ''
---       18 further sets of waiters that it joins (awaits), or ''; never in order
+--       18 further keys that it waits for (awaits), or ''; never in order
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
@@ -39,8 +39,8 @@ if left ~= 'ok' then
     math.floor(math.max(delay, 0)), moved, again and #KEYS >= locks and 1 or 0}
 end
 local sets, swallowed = {waiters}, ''
-for set in string.gmatch(ARGV[18], '[^ ]+') do
-  sets[#sets + 1] = set
+for key in string.gmatch(ARGV[18], '[^ ]+') do
+  sets[#sets + 1] = setOf(key)
 end
 if before ~= '' and before ~= waiters then
   if not awaits(ARGV[18], before) and redis.call('ZREM', before, entry) == 0 then
@@ -133,7 +133,7 @@ if limit then
   else
     redis.call('ZREM', index, entry)
   end
-  unplace(task)
+  stand(task, '', first)
   delay = unplaced(tonumber(ARGV[10]), count, conflicts, tonumber(ARGV[11]))
 end
 for i = locks + 1, #KEYS, 2 do -- the holder must see that tasks wait, for as long as they do

@@ -14,12 +14,9 @@
 -- Package line reads it, too: see wait.go. The field railtoken:waiters names the waiters once more, for servers of an earlier version:
 -- they wake no task without it. When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
 
--- rest(conflicts, first, look, marks, waiters or '', further sets or '') returns what packed ends with.
+-- rest(conflicts, first, look, marks, waiters or '', further keys or '') returns what packed ends with.
 local function rest(conflicts, first, look, marks, waiters, also)
-  local keys = ''
-  if waiters ~= '' then
-    keys = string.gsub(' ' .. waiters .. string.sub(also, 1, -2), 'railtoken:waiters:{(%S+)}', '%1')
-  end
+  local keys = waiters ~= '' and ' ' .. string.sub(waiters, 20, -2) .. also or ''
   return string.format(' %d %d %d %d', conflicts, first, look, marks) .. keys
 end
 
@@ -28,12 +25,9 @@ local function packed(retried, deadline, offset, after)
   return string.format('%s %d %d', retried, deadline, offset) .. after
 end
 
--- setOf(key) and setsOf(keys) return the names of the sets of waiters of what a record ends with.
+-- setOf(key) returns the name of the set of waiters of what a record ends with.
 local function setOf(key)
   return key ~= '' and 'railtoken:waiters:{' .. key .. '}' or ''
-end
-local function setsOf(keys)
-  return keys ~= '' and string.gsub(keys, ' (%S+)', ' railtoken:waiters:{%1}') .. ' ' or ''
 end
 
 -- unpacked(text) returns the fields of a record; nil if there is none.
@@ -45,15 +39,15 @@ local function unpacked(text)
   end
   return {retried = retried, deadline = tonumber(deadline), conflicts = tonumber(conflicts), first = tonumber(first),
     place = first + offset, look = tonumber(look), own = marks % 2 == 1, freed = tonumber(marks) >= 2,
-    waiters = setOf(key), also = setsOf(further)}
+    waiters = setOf(key), also = further}
 end
 
 -- glance(text) returns what a wake needs of a record, in a quarter of the time: the deadline (s), the timer if it were next (ms),
--- the waiters or '', and the further sets; nothing if there is none.
+-- the waiters or '', and the further keys; nothing if there is none.
 local function glance(text)
   local deadline, look, key, further = string.match(text or '', '^%d+ (%-?%d+) %-?%d+ %d+ %d+ (%d+) %d ?(%S*)(.*)$')
   if deadline then
-    return tonumber(deadline), tonumber(look), setOf(key), setsOf(further)
+    return tonumber(deadline), tonumber(look), setOf(key), further
   end
 end
 
@@ -73,18 +67,8 @@ local function forget(task)
   return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:waiters', 'railtoken:woken')
 end
 
--- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
-local function unplace(task)
-  local r = recordOf(task)
-  if r then
-    r.waiters, r.also, r.place = '', '', r.first
-    write(task, r)
-  end
-  return 1
-end
-
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
--- this run (us), deadline, '1' when it is a conflict of the program's own, else '', further sets or '') counts a conflict of
+-- this run (us), deadline, '1' when it is a conflict of the program's own, else '', further keys or '') counts a conflict of
 -- a task that is there. Returns {conflicts, first conflict (us), place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
 local function note(task, waiters, retried, look, ago, deadline, own, also)
@@ -104,14 +88,14 @@ local function note(task, waiters, retried, look, ago, deadline, own, also)
   return {r.conflicts, string.format('%.0f', r.first), string.format('%.0f', r.place), before, string.format('%.0f', now), freed}
 end
 
--- stand(task, waiters, place) notes the set and the place of a task that still exists. Returns 1, or 0 when it is
--- gone.
+-- stand(task, waiters, place) notes the set and the place of a task that still exists; none when waiters is ''. Returns 1, or 0
+-- when it is gone.
 local function stand(task, waiters, place)
   local r = recordOf(task)
   if not r then
     return 0
   end
-  r.waiters, r.place = waiters, tonumber(place)
+  r.waiters, r.place, r.also = waiters, tonumber(place), waiters ~= '' and r.also or ''
   write(task, r)
   return 1
 end

@@ -110,7 +110,7 @@ end
 
 -- suspend(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, waiters, retry count, its timer
 -- if it is next (ms), longest or 0, how long ago it was first refused in this run (us),
--- deadline, own, further sets: see note) counts a conflict and shelves the task.
+-- deadline, own, further keys: see note) counts a conflict and shelves the task.
 -- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one, or its hash.
 --       Returns {what resign does, and what note does}. After 'again' that is as it was left, as far as the waiters before.
 local function suspend(task, nonce, id, now, late, waiters, retried, look, longest, ago, deadline, own, also)
@@ -124,7 +124,7 @@ local function suspend(task, nonce, id, now, late, waiters, retried, look, longe
 end
 
 -- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, the record of the task's wait, and the further
--- sets of waiters that it is in, or ''. KEYS  4, on a
+-- keys that it waits for, or ''. KEYS  4, on a
 -- Cluster, the queue's mark that it is paused, unless that does not matter:
 --   'held'       its queue is paused
 --   'here'       it can be woken
@@ -173,7 +173,7 @@ local function pull(entry, state)
   return false
 end
 
--- push(entry, now (ns), waiters, further sets that it is in or '') puts a task that was pulled at the head of its queue, and
+-- push(entry, now (ns), waiters, further keys that it waits for or '') puts a task that was pulled at the head of its queue, and
 -- notes when (us, by the server's clock, which that of the caller may differ from): it does not come by its own timer. From
 -- then on it waits for the key of these waiters alone, for which it is woken: its entries in other sets are left over.
 local function push(entry, now, waiters, also)

@@ -26,8 +26,8 @@ local function micros()
   return began
 end
 
--- awaits(also, waiters) returns whether a set of waiters is one of the further sets that a task is in: the release of any
--- of its keys wakes it. They are a text with blanks before, between and behind their names.
+-- awaits(also, waiters) returns whether a set of waiters is that of one of the further keys that a task waits for: the release of
+-- any of its keys wakes it. They are encoded, each with a blank before it.
 local function awaits(also, waiters)
-  return also and string.find(also, ' ' .. waiters .. ' ', 1, true) ~= nil
+  return string.find(also .. ' ', ' ' .. string.sub(waiters, 20, -2) .. ' ', 1, true) ~= nil
 end
