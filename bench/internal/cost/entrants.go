@@ -10,6 +10,7 @@ import (
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/workers"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // starter starts servers that give their tasks to a handler, and returns what stops them.
@@ -55,9 +56,7 @@ func attached(lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter 
 
 // byKey locks by a task's key, which no other task has.
 func byKey(locks *attach.Attached, handler asynq.Handler) asynq.Handler {
-	return locks.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
-		return []string{string(task.Payload())}, nil
-	})(handler)
+	return locks.Lock(middleware.PayloadKey(func(order string) string { return order }))(handler)
 }
 
 // holding is a stock asynq server whose handler takes a lock that people use.

@@ -69,11 +69,11 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 		at = proxy.Addr()
 	}
 	err = workers.Enqueue(ctx, s.Addr(), producers, tasks+slots, func(client *worker.Client, i int) error {
-		payload, opts := fmt.Append(nil, "order:", i), []asynq.Option(nil)
+		order, opts := fmt.Sprint("order:", i), []asynq.Option(nil)
 		if c.name == recorded {
-			opts = append(opts, attach.Keys(string(payload)))
+			opts = append(opts, attach.Keys(order))
 		}
-		_, err := client.EnqueueRaw(ctx, emptyTask, payload, nil, opts...)
+		_, err := client.EnqueueRaw(ctx, emptyTask, fmt.Appendf(nil, "%q", order), nil, opts...)
 		return err
 	})
 	if err != nil {
