@@ -18,6 +18,9 @@
  *   ORDER      1: tasks of a key run in order (StrictFIFO)        (0)
  *   LEAVE      1: the fetch parks a refused task, or leaves it
  *              to its handler; 0: it parks all of them            (0)
+ *   FOUND      1: keys are not recorded; a worker finds them in the
+ *              tasks that it has fetched, and the next fetch takes
+ *              their locks, or parks them (with LEVEL=2, PASS=0)  (0)
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
@@ -62,6 +65,9 @@
 #endif
 #ifndef LEAVE
 #define LEAVE 0
+#endif
+#ifndef FOUND
+#define FOUND 0
 #endif
 #ifndef MUTANT
 #define MUTANT 0
@@ -131,6 +137,8 @@
 #define STOP_UNRECALLED  44  /* shutdown does not wait for the recalls of the fetches of lost acks */
 #define ADMIT_BEHIND     45  /* in order: the fetch admits a task behind one that waits */
 #define COUNTS_TAKEN     46  /* a success counts although its lease has ended and another owner has had the key */
+
+#define PARKED_AGAIN     47  /* the repetition of a lost fetch gives asynq a task that the first one has parked */
 
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
@@ -219,6 +227,9 @@ short standbyGone;
 
 /* Scratch, 0 between steps. */
 byte me, t, u, w, n, i, k, heir, spare;
+#if FOUND
+byte each;
+#endif
 bit fused, mine, found, usedUp, bare;
 
 #define EVENT(e) (left > 0 && (EVENTS & (e)))
@@ -469,6 +480,65 @@ inline await(x) {
 
 #define PENDING(x) ((pend & BIT(x)) && FIRST(x))
 
+#if FOUND
+/* A task in memory whose keys were found waits for its locks. */
+#define WAITING(r, v)  (wk[r] == (v) && phase[r] == HELD && (plain & BIT(r)) && ACTIVE(r))
+#define FINDS(v)       (WAITING(1, v) || WAITING(2, v) || WAITING(3, v) || WAITING(4, v) || WAITING(5, v) || WAITING(6, v) || WAITING(7, v))
+
+/* The locks of tasks that worker w has fetched before: each takes all of its keys, or waits for one of them in place. Its worker does not know
+ * which until the call is answered. */
+inline admitFound(call) {
+  each = 1;
+  do
+  :: each <= RUNS ->
+     if
+     :: WAITING(each, w) ->
+        u = tk[each];
+        phase[each] = GRANTED;
+        by[each] = call;
+        found = 1;
+        if
+        :: RUNNABLE(u) ->
+           d_step {
+             k = 0;
+             do
+             :: k < KEYS ->
+                if
+                :: NOTED(u) & BIT(k) -> own(k, each)
+                :: else
+                fi;
+                k++
+             :: else -> break
+             od;
+             k = 0;
+             excused = excused & ~NOTED(u);
+             fence++;
+             token[each] = fence;
+             base[each] = each;
+             good = good | BIT(each);
+             plain = plain & ~BIT(each)
+           }
+        :: else ->
+           act = act & ~BIT(u);
+           lse = lse & ~BIT(u);
+           runOf[u] = 0;
+           await(u);
+           n = fused;
+           forwardWake(NOTED(u));
+           fused = n
+        fi
+     :: else
+     fi;
+     each++
+  :: else -> break
+  od;
+  each = 0
+}
+#else
+#define FINDS(v)       false
+inline admitFound(call) { skip }
+#endif
+
 /* Takes pending tasks for the free slots of worker w; those that cannot have their key wait for it in place. */
 inline admit(call) {
   do
@@ -493,7 +563,8 @@ inline admit(call) {
         fi
      fi
   :: else -> break
-  od
+  od;
+  admitFound(call)
 }
 
 /* The task's part of the end of a run: only when the task is active in this very run. */
@@ -699,7 +770,7 @@ inline learn(call, p) {
     :: i <= RUNS ->
        if
        :: GRANTED_BY(i, call) ->
-          phase[i] = p;
+          phase[i] = (FOUND && !ACTIVE(i) -> DEAD : p); /* it was parked: the run is over */
           by[i] = 0;
           if
           :: p == DEAD && (plain & BIT(i)) -> excused = excused | NOTED(tk[i])
@@ -789,7 +860,7 @@ inline begin() {
 
 /* ---- What may come next ----------------------------------------------------------------------------------------------------- */
 
-#define MAY_FETCH(v)   (!(fetching & BIT(v)) && !((stopped | gone) & BIT(v)) && pend != 0 && ROOM(v))
+#define MAY_FETCH(v)   (!(fetching & BIT(v)) && !((stopped | gone) & BIT(v)) && (pend != 0 && ROOM(v) || FINDS(v)))
 #define MAY_READ(v)    (fetching & BIT(v))
 #define MAY_REFETCH(v) ((fetching & BIT(v)) && EVENT(LOSS))
 #define MISTAKEN(r)    (NOTED(tk[r]) != REAL(tk[r]))
@@ -806,12 +877,12 @@ inline begin() {
 #define TRUSTED(r)     (!MISTAKEN(r) || MUTANT == KEYS_TRUSTED)
 #define MAY_START(r)   (phase[r] == HELD && !(plain & BIT(r)) && VALID(r) && INHERITS(r) && !STOPPING(r) && TRUSTED(r))
 #define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && base[r] == r && !STOPPING(r) && MUTANT != KEYS_TRUSTED)
-#define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r))
+#define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r) && (!FOUND || MUTANT == PARKED_AGAIN && !ACTIVE(r)))
 #define MAY_PARK(r)    (phase[r] == REFUSED)
 #define BLIND          (MUTANT == PARK_BLIND || MUTANT == PARK_LATER)
 #define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
 #define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
-#define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && !(plain & BIT(r)) && VALID(r) && EVENT(GIVEBACK))
+#define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && (FOUND || !(plain & BIT(r)) && VALID(r)) && EVENT(GIVEBACK))
 #define MAY_RETURN(r)  AT_WORK(r)
 #define UNSENT(r)      (phase[r] == RELEASED || (phase[r] == RETURNED && !(plain & BIT(r))))
 #define MAY_ACK(r)     (UNSENT(r) || (repeats & BIT(r)))
@@ -962,6 +1033,18 @@ active proctype World() {
      found = 0;
      admit(FETCH(w));
      if :: found :: else -> fetching = fetching & ~BIT(w) fi;
+#endif
+#if MUTANT == PARKED_AGAIN
+     me = 1;
+     do
+     :: me <= RUNS ->
+        if
+        :: GRANTED_BY(me, FETCH(w)) && !ACTIVE(me) -> phase[me] = HELD; by[me] = 0
+        :: else
+        fi;
+        me++
+     :: else -> break
+     od;
 #endif
      skip
   /* A fetch that was recalled before it arrived: refused by its mark. */

@@ -222,6 +222,11 @@ check fused-no-pass-lost holds - -DPASS=0 -DBUDGET=3 -DEVENTS=CRASH+LOSS+LATE
 check fused-no-pass-lost-stop holds - -DPASS=0 -DBUDGET=3 -DEVENTS=LOSS+LATE+STOP
 check admit-lost-calls holds - -DLEVEL=2 -DSLOTS=1 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
 check admit-lost-calls-stop holds - -DLEVEL=2 -DBUDGET=2 -DEVENTS=LOSS+LATE+STOP
+check found-2-workers holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DBUDGET=1
+check found-2-keys holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DKEYSET=1 -DBUDGET=0
+check found-order holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DORDER=1 -DBUDGET=2
+check found-lost-calls holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DSLOTS=1 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
+check found-lost-calls-stop holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DBUDGET=2 -DEVENTS=LOSS+LATE+STOP
 check fused-ends ends - -DBUDGET=1
 check fused-no-pass-ends ends - -DPASS=0 -DBUDGET=1
 check fused-order-ends ends - -DORDER=1 -DBUDGET=1
@@ -289,6 +294,9 @@ check fused-m43-repeat-answers fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LOSS -
 check fused-m44-stop-unrecalled fails CLEAN_EXIT -DPASS=0 -DBUDGET=2 -DEVENTS=LOSS+STOP -DMUTANT=44
 check fused-m45-admit-behind fails IN_ORDER -DPASS=0 -DORDER=1 -DBUDGET=2 -DMUTANT=45
 check fused-m46-counts-taken fails COUNTED -DPASS=0 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
+check found-m03-unmarked fails ALL_END -DLEVEL=2 -DPASS=0 -DFOUND=1 -DMUTANT=3
+check found-m33-giveback-keeps fails ALL_END -DLEVEL=2 -DPASS=0 -DFOUND=1 -DEVENTS=GIVEBACK -DMUTANT=33
+check found-m47-parked-again fails OWN_TASK -DLEVEL=2 -DPASS=0 -DFOUND=1 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=47
 check admit-m46-counts-taken fails COUNTED -DLEVEL=2 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
 
 ((ran > 0)) || fail "no configuration has that name"

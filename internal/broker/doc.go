@@ -6,7 +6,7 @@
 //  2. Fetched: asynq asks for a task (Conn.fetch). Package intake takes as many as the server has free slots, in one
 //     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take).
 //  3. Locked: the same script takes the locks of the recorded keys, if they are on this Redis (grant.lua). Keys that are found
-//     in the tasks are locked in one call after it (Intake.admit, admit_found.lua).
+//     in the tasks are locked by the next fetch (Intake.find, fetch.admitted).
 //  4. Refused at the fetch: if a key is held, package middleware may park the task without a run (ParkFetched), and asynq
 //     never sees it; behind another parked task the script itself parks it (park_fetched.lua of package line).
 //  5. Run: asynq calls middleware.Lock (lock.process). Its run adopts the lease that came with the task (run.claim), or

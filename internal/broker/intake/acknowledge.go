@@ -209,22 +209,23 @@ func (in *Intake) ackScript(text string) *pipeline.Script {
 
 // fetchWithAcks returns the fetch that goes with acknowledgements in one command. They end later than their command is
 // answered, so the Intake waits for it.
-func (in *Intake) fetchWithAcks(int) pipeline.Share {
+func (in *Intake) fetchWithAcks(calls int) pipeline.Share {
+	var found []arrival
 	n := 0
 	if !in.quiet.Load() && !in.isStopping() {
-		n = in.slots.ask(0)
+		found, n = in.slots.ask(0, calls)
 	}
-	f := in.fetch(in.order.names, n)
+	f := in.fetch(in.order.names, n, found)
 	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
 		switch {
-		case n == 0:
+		case f.call == "":
 		case !unanswered(err):
-			_, _ = f.answered(reply, err, f.admitLater) // the next Fetch meets the error
+			_, _ = f.answered(reply, err) // the next Fetch meets the error
 		default:
 			in.repeat(func(ctx context.Context) error {
 				_, err := f.recall(ctx)
 				return err
-			}, func() { in.came(n, nil, time.Time{}) }) // asynq recovers what it has taken
+			}, func() { in.slots.admitted(len(found)); in.came(n+len(found), nil, time.Time{}) }) // asynq recovers what it has taken
 		}
 	}}
 }

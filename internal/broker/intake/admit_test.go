@@ -24,7 +24,7 @@ type finder struct {
 	proxy  *redistest.Proxy
 }
 
-func newFinder(t *testing.T, tasks int, keysIn func(id string) string) *finder {
+func newFinder(t *testing.T, slots, tasks int, keysIn func(id string) string) *finder {
 	t.Helper()
 	server := redistest.Start(t)
 	f := &finder{admin: server.Client(t), proxy: redistest.NewProxy(t, server.Addr())}
@@ -38,7 +38,7 @@ func newFinder(t *testing.T, tasks int, keysIn func(id string) string) *finder {
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{})
 	f.Intake = intake.New(client, intake.Options{
-		Slots: tasks, Locks: locks.Colocated(f.single), Types: &types, KeysIn: func(message string) string {
+		Slots: slots, Locks: locks.Colocated(f.single), Types: &types, KeysIn: func(message string) string {
 			for i := range tasks {
 				if id := "default" + string(rune('0'+i)); strings.Contains(message, id) {
 					return keysIn(id)
@@ -50,18 +50,19 @@ func newFinder(t *testing.T, tasks int, keysIn func(id string) string) *finder {
 	return f
 }
 
-// all takes so many tasks that were fetched, in any order.
+// all fetches so many tasks, which come in any order.
 func (f *finder) all(t *testing.T, n int) map[string]intake.Task {
 	t.Helper()
 	tasks := map[string]intake.Task{}
-	for len(tasks) < n {
-		task, ok := f.Take()
-		if !ok {
-			redistest.Receive(t, f.Arrived(), patience)
-			continue
+	eventually(t, "tasks come", func() bool {
+		for task, ok := f.Take(); ok; task, ok = f.Take() {
+			tasks[task.ID] = task
 		}
-		tasks[task.ID] = task
-	}
+		if len(tasks) < n {
+			_, _ = f.Fetch(t.Context(), "default") // it fails when its reply is lost
+		}
+		return len(tasks) >= n
+	})
 	return tasks
 }
 
@@ -73,7 +74,7 @@ func (f *finder) locked(t *testing.T) []string {
 
 func TestKeysFoundInTasksAreLockedBeforeTheRun(t *testing.T) {
 	t.Parallel()
-	f := newFinder(t, 4, func(id string) string {
+	f := newFinder(t, 4, 4, func(id string) string {
 		switch id {
 		case "default2":
 			return "" // its run has to say
@@ -82,9 +83,6 @@ func TestKeysFoundInTasksAreLockedBeforeTheRun(t *testing.T) {
 		}
 		return id
 	})
-	if _, err := f.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
 	tasks := f.all(t, 4)
 	for id, want := range map[string]struct{ taken, refused bool }{
 		"default0": {taken: true}, "default1": {taken: true}, "default2": {}, "default3": {refused: true},
@@ -100,31 +98,25 @@ func TestKeysFoundInTasksAreLockedBeforeTheRun(t *testing.T) {
 
 func TestAKeyFunctionThatEndsItsGoroutineLosesNoTask(t *testing.T) {
 	t.Parallel()
-	f := newFinder(t, 3, func(id string) string {
+	f := newFinder(t, 3, 3, func(id string) string {
 		if id == "default1" {
 			runtime.Goexit()
 		}
 		return id
 	})
-	if _, err := f.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
 	if tasks := f.all(t, 3); tasks["default0"].Taken == nil || tasks["default1"].Taken != nil {
 		t.Errorf("the tasks are %+v", tasks)
 	}
 }
 
-// isAdmission reports whether a request is the call that takes the locks of keys that were found.
-func isAdmission(request []byte) bool { return bytes.Contains(request, []byte("}:admitted:")) }
+// isAdmission reports whether a request takes the locks of keys that were found: it has the beginning of a task's message.
+func isAdmission(request []byte) bool { return bytes.Contains(request, []byte("\n\x04test")) }
 
 func TestALostReplyOfAnAdmissionTakesEachLockOnce(t *testing.T) {
 	t.Parallel()
-	f := newFinder(t, 4, func(id string) string { return id })
+	f := newFinder(t, 4, 4, func(id string) string { return id })
 	var cut atomic.Int32
 	f.proxy.Cut(func(request, _ []byte) bool { return isAdmission(request) && cut.Add(1) <= 3 })
-	if _, err := f.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
 	tasks := f.all(t, 4)
 	if cut.Load() < 3 {
 		t.Fatalf("only %d replies were cut", cut.Load())
@@ -144,12 +136,9 @@ func TestALostReplyOfAnAdmissionTakesEachLockOnce(t *testing.T) {
 // what it takes.
 func TestAnAdmissionThatComesLateTakesNoLock(t *testing.T) {
 	t.Parallel()
-	f := newFinder(t, 2, func(id string) string { return id })
+	f := newFinder(t, 2, 2, func(id string) string { return id })
 	var first atomic.Bool
 	held := f.proxy.Hold(func(request []byte) bool { return isAdmission(request) && first.CompareAndSwap(false, true) })
-	if _, err := f.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
 	ctx := t.Context()
 	for id, task := range f.all(t, 2) {
 		if task.Taken == nil {
@@ -174,7 +163,7 @@ func TestARepeatedAdmissionLeavesATaskThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFinder(t, 3, func(id string) string { return id })
+			f := newFinder(t, 3, 3, func(id string) string { return id })
 			var cut atomic.Bool
 			f.proxy.Cut(func(request, _ []byte) bool {
 				if !isAdmission(request) || !cut.CompareAndSwap(false, true) {
@@ -183,12 +172,47 @@ func TestARepeatedAdmissionLeavesATaskThatIsGone(t *testing.T) {
 				f.admin.HSet(t.Context(), "asynq:{default}:t:default1", gone...)
 				return true
 			})
-			if _, err := f.Fetch(t.Context(), "default"); err != nil {
-				t.Fatal(err)
-			}
 			tasks := f.all(t, 2)
 			if _, ok := f.Take(); ok || len(tasks) != 2 || tasks["default1"].ID != "" {
 				t.Errorf("asynq gets %v, and more: %t", tasks, ok)
+			}
+		})
+	}
+}
+
+func TestAnAcknowledgementTakesTheNextLocks(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 2, 3, func(id string) string { return id })
+	for id := range f.all(t, 2) { // the call that has taken their locks has brought the third task
+		if ok, err := f.Acknowledge(t.Context(), intake.Acknowledgement{
+			Queue: "default", ID: id, Text: doneText, Keys: []string{"asynq:{default}:t:" + id, "asynq:{default}:active"}, Args: []any{id},
+		}); !ok || err != nil {
+			t.Fatalf("%t, %v", ok, err)
+		}
+		break
+	}
+	if task, ok := f.Take(); !ok || task.Taken == nil {
+		t.Errorf("asynq gets %+v, %t; want a task with its lock", task, ok)
+	}
+}
+
+func TestATaskThatWaitsForItsLockGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]func(*finder){
+		"soon": func(*finder) {}, "at the end": func(f *finder) { f.Drain(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFinder(t, 2, 2, func(id string) string { return id })
+			if more, err := f.Fetch(t.Context(), "default"); !more || err != nil {
+				t.Fatalf("%t, %v", more, err)
+			}
+			back(f)
+			eventually(t, "they are pending", func() bool {
+				return f.admin.LLen(t.Context(), "asynq:{default}:pending").Val() == 2 && f.admin.LLen(t.Context(), "asynq:{default}:active").Val() == 0
+			})
+			if got := f.locked(t); len(got) != 0 {
+				t.Errorf("locked are %v", got)
 			}
 		})
 	}

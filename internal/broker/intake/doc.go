@@ -9,7 +9,7 @@
 // is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes the locks of a task whose keys are recorded. The
-// locks of a task whose keys [Options].KeysIn finds are taken in one more call for all tasks of the fetch. The
+// next fetch takes those of a task whose keys [Options].KeysIn finds; until then the task waits in memory. The
 // acknowledgement releases them, and wakes the next tasks that are parked on their keys: see package colocated. If
 // another task is already parked on a held key, the script that fetches a task of that key also parks it: see [Parking].
 //

@@ -15,11 +15,12 @@ import (
 
 // fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
 type fetch struct {
-	in   *Intake
-	most int       // tasks
-	sent time.Time // when the leases of its tasks begin
-	keys []string  // those of the queues, and the mark of its recall
-	args []any     // see grant.lua
+	in    *Intake
+	most  int       // tasks
+	found []arrival // tasks of earlier fetches, whose locks it takes
+	sent  time.Time // when the leases of its tasks begin
+	keys  []string  // those of the queues, and the mark of its recall
+	args  []any     // see grant.lua
 	reader
 }
 
@@ -30,9 +31,9 @@ const (
 )
 
 // fetch returns a fetch of at most most tasks.
-func (in *Intake) fetch(names []string, most int) fetch {
-	f := fetch{in: in, most: most, reader: reader{names: names}}
-	if most > 0 {
+func (in *Intake) fetch(names []string, most int, found []arrival) fetch {
+	f := fetch{in: in, most: most, found: found, reader: reader{names: names}}
+	if most > 0 || len(found) > 0 {
 		f.call = rand.Text()
 		f.asking = in.ask()
 	}
@@ -42,18 +43,25 @@ func (in *Intake) fetch(names []string, most int) fetch {
 		orders = in.order.orders(most)
 	}
 	f.sent = time.Now()
-	f.args = append(make([]any, 0, 12+len(orders)), f.call, most, leaseEnd(f.sent))
+	f.args = append(make([]any, 0, 13+len(orders)+5*len(found)), f.call, most, leaseEnd(f.sent))
 	f.args = append(f.args, f.values()...)
 	f.args = append(append(f.args, f.sent.UnixNano(), in.parking.unserved(), len(orders)), orders...)
+	f.args = append(f.args, len(found))
+	for _, t := range found {
+		f.args = append(f.args, slices.Index(names, t.Queue)+1, t.ID, t.Run, t.Recorded, t.Message[:2+len(typeOf(t.Message))])
+	}
 	return f
 }
 
 // answered notes the tasks that a reply has. It reports whether there may be others behind some that were parked or are
 // being parked.
-func (f *fetch) answered(reply any, err error, admit func([]Task) bool) (more bool, _ error) {
+func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	var g got
 	if err == nil {
+		reply = f.admitted(reply)
 		g, err = f.read(reply)
+	} else {
+		f.admitted(nil)
 	}
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
@@ -62,11 +70,11 @@ func (f *fetch) answered(reply any, err error, admit func([]Task) bool) (more bo
 		f.in.slots.arrive()
 	}
 	found, others := f.in.find(f, g.tasks)
-	more = f.in.came(f.most-len(found), others, f.sent) || g.more
 	if len(found) > 0 {
-		more = admit(found) || more
+		f.in.slots.wait(found, f.sent)
+		f.in.watch()
 	}
-	return more, err
+	return f.in.came(f.most, others, f.sent) || g.more || len(found) > 0, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
@@ -78,7 +86,7 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	if passes(err) {
 		return false, err
 	}
-	more, _ = f.answered(reply, err, f.admit)
+	more, _ = f.answered(reply, err)
 	return more, nil
 }
 
@@ -94,7 +102,12 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	}
 	defer in.end()
 	in.quiet.Store(false)
-	n := in.slots.ask(1)
+	in.recalling <- struct{}{}
+	defer func() { <-in.recalling }()
+	if err := in.recall(ctx); err != nil {
+		return false, err
+	}
+	found, n := in.slots.ask(1, 0)
 	if in.isStopping() {
 		in.slots.answered(n-1, nil, time.Time{})
 		n = 1
@@ -104,16 +117,10 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		in.slots.answered(n-share, nil, time.Time{})
 		n = share
 	}
-	in.recalling <- struct{}{}
-	defer func() { <-in.recalling }()
-	if err := in.recall(ctx); err != nil {
-		in.slots.answered(n, nil, time.Time{})
-		return false, err
-	}
-	f := in.fetch(in.namesFor(queue), n)
+	f := in.fetch(in.namesFor(queue), n, found)
 	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
-		return f.answered(reply, err, f.admit)
+		return f.answered(reply, err)
 	}
 	var others atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {

@@ -23,15 +23,19 @@ func (in *Intake) came(n int, tasks []Task, leased time.Time) (parking bool) {
 		kept = append(kept, t)
 	}
 	in.slots.answered(n, kept, leased)
-	if len(kept) == 0 {
-		return parking
+	if len(kept) > 0 {
+		in.watch()
 	}
+	return parking
+}
+
+// watch has tasks in memory given back, unless asynq takes them soon.
+func (in *Intake) watch() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.timer == nil {
 		in.timer = time.AfterFunc(unclaimed, in.look)
 	}
-	return parking
 }
 
 // parked frees the slot of a task that was parked.

@@ -19,8 +19,6 @@ var (
 	grantSource string
 	//go:embed lua/fetch.lua
 	fetchSource string
-	//go:embed lua/admit_found.lua
-	admitFoundSource string
 	//go:embed lua/recall.lua
 	recallSource string
 	//go:embed lua/ack.lua
@@ -38,6 +36,8 @@ const (
 	lease = 30 * time.Second
 	// unclaimed is how long a task may lie in memory.
 	unclaimed = 100 * time.Millisecond
+	// brief is how long a task waits for a slot at most if others are to be fetched ahead.
+	brief = unclaimed / 5
 	// lateCall is how long a call that was recalled may still arrive.
 	lateCall = time.Minute
 	// repeatFirst and repeatMost are the pauses between the attempts at a call that was not answered, and repeatLimit
@@ -122,7 +122,6 @@ type Intake struct {
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
-	admitScript  *pipeline.Script
 	ackScripts   sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
@@ -143,7 +142,6 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, keysIn: opts.KeysIn, park: opts.Park,
 		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
-		admitScript:  pipeline.NewScript(opts.Parking.source(admitFoundSource)),
 	}
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)

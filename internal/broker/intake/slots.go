@@ -13,12 +13,14 @@ import (
 type slots struct {
 	most int
 
-	mu      sync.Mutex
-	running map[name]running // the tasks that asynq has
-	leased  time.Time        // until then none of their leases ends
-	ready   []arrival        // in memory, the oldest first
-	asked   int
-	arrived chan struct{} // has a value when a task has come
+	mu        sync.Mutex
+	running   map[name]running // the tasks that asynq has
+	leased    time.Time        // until then none of their leases ends
+	ready     []arrival        // in memory, the oldest first
+	found     []arrival        // those without a slot: the next call with a free one takes their locks
+	asked     int
+	admitting int           // that are about to get their locks
+	arrived   chan struct{} // has a value when a task has come
 }
 
 // running is a task that asynq has. Once asynq's lease on it has ended, asynq ends the run without an acknowledgement.
@@ -43,13 +45,41 @@ func newSlots(most int) *slots {
 // mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
 const mostAsked = 128
 
-// ask reserves the free slots, least at least, and returns how many to ask for.
-func (s *slots) ask(least int) int {
+// ask reserves the free slots, least at least, for a call with so many acknowledgements. It returns the tasks without locks
+// that get a slot, and how many others to ask for. A task whose keys are found needs one call more, so tasks are taken for
+// twice as many slots while runs are short: several end at a time, and tasks wait for a slot only briefly.
+func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := max(min(s.most-s.occupied(time.Now())-len(s.ready)-s.asked, mostAsked), least)
+	free := s.most - s.occupied(time.Now()) - len(s.ready)
+	k := max(min(free-s.admitting, len(s.found), mostAsked), 0)
+	found, s.found = s.found[:k:k], s.found[k:]
+	s.admitting += k
+	ahead := 0
+	if acks > 1 && k > 0 && leasing.Since(found[0].at) < brief {
+		ahead = s.most
+	}
+	n = max(min(free+ahead-s.admitting-len(s.found)-s.asked, mostAsked), least)
 	s.asked += n
-	return n
+	return found, n
+}
+
+// admitted counts tasks that have got their locks, or are to be parked, as others that were asked for.
+func (s *slots) admitted(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admitting -= n
+	s.asked += n
+}
+
+// wait has tasks wait for a call that takes their locks.
+func (s *slots) wait(tasks []Task, leased time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		s.found = append(s.found, arrival{t, time.Now(), leased})
+	}
+	s.arrive()
 }
 
 // answered notes what a call that asked for n tasks has brought, whose leases began at a time.
@@ -105,7 +135,7 @@ func (s *slots) take(resting func(id string, now time.Time, learned bool) time.D
 
 // calm takes the value out of arrived when no task is in memory, so that it ends no pause. The caller holds the mutex.
 func (s *slots) calm() {
-	if len(s.ready) > 0 {
+	if len(s.ready) > 0 || len(s.found) > 0 {
 		return
 	}
 	select {
@@ -174,12 +204,14 @@ func (s *slots) full() bool {
 func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.ready) > 0 && !s.ready[0].at.After(by) {
-		tasks = append(tasks, s.ready[0].Task)
-		s.ready = s.ready[1:]
-	}
-	if len(s.ready) > 0 {
-		next = s.ready[0].at
+	for _, list := range []*[]arrival{&s.ready, &s.found} {
+		for len(*list) > 0 && !(*list)[0].at.After(by) {
+			tasks = append(tasks, (*list)[0].Task)
+			*list = (*list)[1:]
+		}
+		if len(*list) > 0 && (next.IsZero() || (*list)[0].at.Before(next)) {
+			next = (*list)[0].at
+		}
 	}
 	s.calm()
 	return tasks, next

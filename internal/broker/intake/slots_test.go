@@ -20,14 +20,14 @@ func restless(string, time.Time, bool) time.Duration { return 0 }
 func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
-	if n := s.ask(1); n != 4 {
+	if _, n := s.ask(1, 0); n != 4 {
 		t.Fatalf("%d are asked for at first, want 4", n)
 	}
-	if n := s.ask(0); n != 0 {
+	if _, n := s.ask(0, 0); n != 0 {
 		t.Errorf("%d are asked for while 4 are on their way", n)
 	}
 	s.answered(4, numbered(3), time.Now())
-	if n := s.ask(0); n != 1 {
+	if _, n := s.ask(0, 0); n != 1 {
 		t.Errorf("%d are asked for beside 3 in memory, want 1", n)
 	}
 	s.answered(1, nil, time.Time{})
@@ -45,7 +45,7 @@ func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	if _, ok := s.end(name{"q", "1"}); ok {
 		t.Error("it ends twice")
 	}
-	if n := s.ask(0); n != 2 {
+	if _, n := s.ask(0, 0); n != 2 {
 		t.Errorf("%d are asked for beside 2 that run, want 2", n)
 	}
 }
@@ -69,7 +69,7 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 		began := time.Now()
 		time.Sleep(lease + 1)
 		s.extend("q", []string{"1"}, began.Add(lease)) // too late
-		if n := s.ask(0); n != 2 {
+		if _, n := s.ask(0, 0); n != 2 {
 			t.Errorf("%d slots are free after the last lease has ended, want 2", n)
 		}
 	})
@@ -97,8 +97,43 @@ func TestTasksInMemoryExpireInOrder(t *testing.T) {
 func TestOneCallAsksForSoManyTasks(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1000)
-	if n := s.ask(1); n != mostAsked {
+	if _, n := s.ask(1, 0); n != mostAsked {
 		t.Errorf("a call asks for %d tasks, want %d", n, mostAsked)
+	}
+}
+
+// Each call admits what the calls before it have brought, so as many are on their way as all calls under way end.
+func TestTasksAreAskedForAheadOfTheirLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, askAhead)
+}
+
+func askAhead(t *testing.T) {
+	s := newSlots(8)
+	if _, n := s.ask(1, 0); n != 8 {
+		t.Fatalf("%d are asked for at first, want 8", n)
+	}
+	s.answered(8, nil, time.Time{})
+	s.wait(numbered(8), time.Now())
+	found, n := s.ask(0, 1)
+	if len(found) != 8 || n != 0 {
+		t.Errorf("one acknowledgement admits %d and asks for %d, want 8 and none", len(found), n)
+	}
+	s.wait(numbered(2), time.Now())
+	if again, _ := s.ask(0, 2); len(again) != 0 {
+		t.Errorf("%d are admitted while 8 are about to have all slots", len(again))
+	}
+	s.admitted(8)
+	s.answered(8, numbered(4), time.Now()) // the others were parked
+	if found, n = s.ask(0, 2); len(found) != 2 || n != 2+8 {
+		t.Errorf("two acknowledgements admit %d and ask for %d, want 2 and 10", len(found), n)
+	}
+	s.admitted(2)
+	s.answered(12, nil, time.Time{})
+	s.wait(numbered(1), time.Now())
+	time.Sleep(brief)
+	if found, n = s.ask(0, 2); len(found) != 1 || n != 3 {
+		t.Errorf("while handlers take long, %d are admitted and %d asked for, want 1 and 3", len(found), n)
 	}
 }
 

@@ -35,7 +35,7 @@ func answerIdle(m *miniredis.Miniredis) server.Hook {
 			c.WriteLen(0)
 		case n == 4 && ofQueue(keys, "pending", "paused", "active", "lease") && !db.Exists(keys[0]):
 			c.WriteNull()
-		case n%4 == 1 && n > 1 && empty(db, keys):
+		case n%4 == 1 && n > 1 && argv[len(argv)-1] == "0" && empty(db, keys): // it admits no task
 			c.WriteLen(0)
 		case n == 2 && (ofQueue(keys, "scheduled", "pending") || ofQueue(keys, "retry", "pending")) && !due(db, keys[0], argv[0]):
 			c.WriteInt(0)

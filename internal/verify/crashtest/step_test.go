@@ -151,7 +151,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 	case own != "" && own != "fetch": // which is asynq's, as far as anybody can tell from outside
 		return own.(string)
 	}
-	return asynqStep(m, args[3:3+n])
+	return asynqStep(m, args[3:3+n], args[len(args)-1])
 }
 
 // isLook reports whether a step leaves everything as it was.
@@ -160,8 +160,9 @@ func isLook(step string) bool {
 	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zcard", "zrange", "zscore", "check", "ended", "head", "look", "paused", "scores"}, command)
 }
 
-// asynqStep names one of asynq's scripts.
-func asynqStep(m *miniredis.Miniredis, keys []any) string {
+// asynqStep names one of asynq's scripts, by its keys and its last argument: that of a fetch tells how many tasks it admits, if
+// there are none.
+func asynqStep(m *miniredis.Miniredis, keys []any, last any) string {
 	var parts []string
 	for _, k := range keys {
 		if strings.HasPrefix(fmt.Sprint(k), "railtoken:lock:{") { // released with the acknowledgement
@@ -182,7 +183,7 @@ func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	const queue, mark = "pending,paused,active,lease,", "recalled"
 	if queues, ok := strings.CutSuffix(signature, mark); ok && queues == strings.Repeat(queue, len(parts)/4) {
 		signature = "fetch"
-		if !slices.ContainsFunc(keys, func(k any) bool { return strings.HasSuffix(fmt.Sprint(k), "}:pending") && m.Exists(fmt.Sprint(k)) }) {
+		if fmt.Sprint(last) == "0" && !slices.ContainsFunc(keys, func(k any) bool { return strings.HasSuffix(fmt.Sprint(k), "}:pending") && m.Exists(fmt.Sprint(k)) }) {
 			return idleFetch
 		}
 	}

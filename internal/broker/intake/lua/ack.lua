@@ -56,6 +56,7 @@ end
 -- The acknowledgements: where their keys, and their arguments behind those of asynq's script, begin; and what is known
 -- of their locks, whose names and subscriptions are looked up together.
 local acks, key, arg = {}, 1, 14 + tonumber(ARGV[13])
+arg = arg + 1 + 5 * tonumber(ARGV[arg])
 local names, freed = {}, {}
 for i = 1, tonumber(ARGV[1]) do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
@@ -257,9 +258,8 @@ end
 if woken > most then
   pcall(advance)
 end
-if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
-  pcall(grant, tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
-  pcall(settle, tasks)
+if ARGV[2] ~= '' and call('EXISTS', KEYS[#KEYS]) == 0 then
+  take(tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
 end
 for _, each in ipairs(lists) do
   for _, task in ipairs(each[2]) do

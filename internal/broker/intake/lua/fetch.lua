@@ -4,11 +4,10 @@
 -- KEYS  pending, paused, active and lease of each queue, and the mark of a fetch that was recalled
 -- ARGV  for the fetch: see grant.lua
 --
--- Returns a list with seven values of each task, and one more if tasks were parked: see tell and settle in grant.lua.
+-- Returns a list with seven values of each task, and one more if tasks were parked: see tell, settle and take in grant.lua.
 local reply = {}
 if call('EXISTS', KEYS[#KEYS]) == 0 then
-  local ok, err = pcall(grant, reply, 1, tonumber(ARGV[2]), 1)
-  pcall(settle, reply)
+  local ok, err = take(reply, 1, tonumber(ARGV[2]), 1)
   if not ok and #reply == 0 then
     return type(err) == 'table' and err or redis.error_reply(err)
   end

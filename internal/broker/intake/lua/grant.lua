@@ -14,7 +14,8 @@
 --   5 and 6 beginning and end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see
 --   acquire   10 now (ns)
 --   11 queues that no server works on, "|queue|queue|", empty for none   12 how many orders follow   then each order in
---   which to look at the queues: a byte for each of them
+--   which to look at the queues: a byte for each of them; then how many tasks of earlier fetches are to be admitted, and of each:
+--   position of its queue, ID, run, its keys as they are recorded, and what its message begins with: the field of its type
 
 local call = redis.call
 
@@ -338,4 +339,54 @@ local function grant(reply, first, most, at)
       i = i + 1
     end
   end
+end
+
+-- admitted(first, at, n, queue, id, run, recorded, head) takes the locks of the n-th task that an earlier fetch has taken
+-- without them, because their server has found its keys in it, or parks it as grant does. The keys of a task that was parked
+-- are recorded, so the wake takes them. It returns what lock does, or 0 if the task was parked or is not in that run:
+-- its server must not run it. Its number is beyond those of the fetch.
+local mostGranted = 500
+local function admitted(first, at, n, queue, id, run, recorded, head)
+  local k, kind = first + 4 * queue - 4, kindOf(head)
+  local task = hashOf(KEYS[k], id)
+  local now = call('HMGET', task, 'pending_since', 'state')
+  if now[1] ~= run or now[2] ~= 'active' then
+    return 0
+  end
+  ttlOf(ARGV[at + 3], kind)
+  local found, group, counters = orders[kind] and read(task) or {head}, groups[recorded], nil
+  found[6] = recorded
+  if suits(group, queue, head) and not group.alone then
+    counters = group.counters
+  else
+    counters = lock(found, KEYS[k], id, mostGranted + n, at)
+  end
+  if counters and counters[1] == 0 and spaces > 0 then
+    parks = parks or parking()
+    found = read(task)
+    found[6] = recorded
+    if parks(queue, k, id, task, found, counters, at) then
+      call('HSET', task, 'railtoken:keys', recorded, 'pending_since', ARGV[at + 9]) -- it is in no run: see head.lua
+      call('ZREM', KEYS[k + 3], id)
+      return 0
+    end
+  end
+  return counters
+end
+
+-- take(reply, first, most, at) does all that a fetch is to do: it takes the next tasks, and admits those of earlier fetches,
+-- which come after those that were woken. It adds the answers to these as the last element of the reply, if there are any.
+local function take(reply, first, most, at)
+  local ok, err = pcall(grant, reply, first, most, at)
+  local answers, n, from = {}, 0, at + 12 + tonumber(ARGV[at + 11])
+  for a = from + 1, from + 5 * tonumber(ARGV[from]), 5 do
+    n = n + 1
+    local done, answer = pcall(admitted, first, at, n, tonumber(ARGV[a]), ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
+    answers[n] = done and answer -- after an error its run tries to lock the keys
+  end
+  pcall(settle, reply)
+  if n > 0 then
+    reply[#reply + 1] = answers
+  end
+  return ok, err
 end

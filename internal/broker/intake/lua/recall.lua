@@ -4,7 +4,8 @@
 -- KEYS  pending, paused, active and lease of each queue, and the mark of the fetch
 -- ARGV  for the fetch: see grant.lua; but 2 is how long the mark stays (s), and 3 when asynq's lease ends now
 --
--- Returns what fetch.lua does, for the tasks that are still in the runs of the fetch. Those that it has parked wait. The
+-- Returns what fetch.lua does, for the tasks that are still in the runs of the fetch, and for those that it was to admit: what
+-- it has locked for them is locked by the same owner once more. Those that it has parked wait. The
 -- leases of the others may be about to end, and asynq would recover them before the server extends them. A task that was
 -- recovered meanwhile is in another run: see grant.lua.
 call('SET', KEYS[#KEYS], '1', 'EX', ARGV[2])
@@ -21,4 +22,5 @@ for first = 1, #KEYS - 1, 4 do
     end
   end
 end
+take(reply, 1, 0, 1)
 return reply
