@@ -9,7 +9,7 @@
 //     in the tasks are locked by the next fetch (Intake.find, fetch.admitted).
 //  4. Refused at the fetch, as the first: if a key is held and nobody waits for it, package middleware may park the task
 //     without a run (lock.ParkFetched), by a call of its own, and asynq never sees it.
-//  5. Refused behind others: the script of the fetch parks the task (park_fetched.lua of package line).
+//  5. Refused behind others, or in order: the script of the fetch parks the task (park_fetched.lua of package line).
 //  6. Refused in its slot: asynq calls middleware.Lock (lock.process). Its run adopts the lease that came with the task
 //     (run.claim), or tries to lock the keys (run.try). If a key is held, the strategy decides (run.decide): wait there
 //     (run.waitFor), end the task, or park it.

@@ -11,7 +11,8 @@
 // Where the locks are on the Redis of the tasks, the fetch also takes the locks of a task whose keys are recorded. The
 // next fetch takes those of a task whose keys [Options].KeysIn finds; until then the task waits in memory. The
 // acknowledgement releases them, and wakes the next tasks that are parked on their keys: see package colocated. If
-// another task is already parked on a held key, the script that fetches a task of that key also parks it: see [Parking].
+// another task is already parked on a held key, or the tasks of the key run in order, the script that fetches a task of
+// that key also parks it: see [Parking].
 //
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
 // it is answered, and takes effect in that run of the task alone. Every fetch has a name, including one that goes with

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
-// Parking lets the script that fetches tasks park them: those of whose keys one is held, if others are already parked on
-// that key ([colocated.Wait]), and if they were never refused before. Such tasks have no slot and no run, and asynq never
+// Parking lets the script that fetches tasks park them: those of whose keys one is held, if as many others are already
+// parked on that key as [colocated.Wait] says, none in order, and if they were never refused before. Such tasks have no slot and no run, and asynq never
 // sees them. Parking also lets the script that acknowledges tasks wake others.
 type Parking struct {
 	// Source is that of Lua functions: see those of package line that park and wake.

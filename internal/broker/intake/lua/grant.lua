@@ -2,8 +2,8 @@
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
 -- has a name that begins with that of the fetch. The field pending_since of its hash has it, because asynq's own dequeue
 -- (v0.26) deletes that field and never reads it of an active task: so a server on asynq's own client, which runs a task
--- that was recovered, is in no run that was named here. A task that finds a key held, and others parked on it, is parked instead,
--- and the next one is looked at. Before it stands locks.lua of package lockwire, and in it those of package line that
+-- that was recovered, is in no run that was named here. A task that finds a key held, and
+-- enough others parked on it (none in order), is parked instead, and the next one is looked at. Before it stands locks.lua of package lockwire, and in it those of package line that
 -- park and wake, unless the server parks no tasks.
 --
 -- What a fetch is told is in ARGV from an index at on:
