@@ -25,7 +25,11 @@ func TestGoAndTheScriptsAgreeOnTheRecord(t *testing.T) {
 			"far away":     {Deadline: math.MaxInt32 + 1, Conflict: line.Conflict{Count: 1 << 50}, Place: 1 << 52},
 			"a past one":   {Deadline: -1, Place: -5},
 		} {
-			r.set(task, line.WaitField, w.String())
+			waiters := ""
+			if key, ok := w.Key(); ok {
+				waiters = line.WaitersKey(key)
+			}
+			r.set(task, line.WaitField, w.String(), "railtoken:waiters", waiters)
 			text, err := again.Run(t.Context(), r.Client, []string{task.Hash()}).Text()
 			if err != nil || text != w.String() {
 				t.Errorf("%s: %q becomes %q, %v", name, w.String(), text, err)
@@ -35,6 +39,42 @@ func TestGoAndTheScriptsAgreeOnTheRecord(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server of an earlier version knows the field railtoken:waiters alone: it says which waiters such a server has put a task among
+// since, or that the wait is over.
+func TestAWaitOfAnEarlierVersionCounts(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		keys []string // that it has waited for
+		set  string   // the key for which an earlier version has parked it since, and whose wake reaches it; "" when it has failed there
+	}{"parked for another key": {[]string{"a"}, "b"}, "failed": {[]string{"a", "b"}, ""}} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *rig) {
+				task := r.Delayed("t")
+				r.parkFor(task, tt.keys...)
+				pipe := r.Client.Pipeline()
+				if tt.set == "" {
+					pipe.HDel(t.Context(), hash(task), "railtoken:waiters")
+				} else {
+					pipe.HSet(t.Context(), hash(task), "railtoken:waiters", r.registry(tt.set))
+					pipe.ZAdd(t.Context(), r.registry(tt.set), redis.Z{Score: 1, Member: entry(task)})
+				}
+				if _, err := pipe.Exec(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				woken := ""
+				for _, key := range []string{"b", "a"} {
+					if w := r.Wake(key); len(w.Tasks) > 0 {
+						woken += key
+					}
+				}
+				if woken != tt.set {
+					t.Errorf("the task was woken for %q, want %q", woken, tt.set)
+				}
+			})
+		})
+	}
 }
 
 func TestWhatIsNoRecordIsNone(t *testing.T) {

@@ -67,12 +67,11 @@ local function depart(task, lock)
   redis.call('ZREM', 'railtoken:sequence:' .. string.match(lock, '{.*}$'), #queue .. ':' .. queue .. id)
 end
 
--- leaveWaiters(task, its record, whether it is deleted) removes a task whose run has ended from the waiters that it was parked
--- among, and its record: a failed task waits for its retry, and not for the key.
-local function leaveWaiters(task, record, gone)
+-- leaveWaiters(task, waiters, whether it is deleted) removes a task whose run has ended from the waiters that it was parked among,
+-- and its record: a failed task waits for its retry, and not for the key.
+local function leaveWaiters(task, waiters, gone)
   local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
-  local _, _, waiters = glance(record)
-  if queue and waiters then
+  if queue and waiters ~= '' then
     local entry = #queue .. ':' .. queue .. id
     if redis.call('ZREM', waiters, entry) == 1 then -- otherwise it was woken
       redis.call('ZREM', index, entry)

@@ -11,8 +11,9 @@
 --   marks       1 if the key is none of a lock, and 2 if it found the key free when it was to wait for it
 --   keys        the key whose waiters it is among or was woken from, encoded, and further ones (awaits); none when it is among no
 --               waiters
--- Package line reads it, too: see wait.go. The field railtoken:waiters names the waiters once more, for servers of an earlier version:
--- they wake no task without it. When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
+-- Package line reads it, too: see wait.go. The field railtoken:waiters names the waiters once more, for servers of an earlier version,
+-- which know nothing else: they wake no task without it, and a record whose waiters are others is older than what they have noted.
+-- When it was woken is a field of its own, railtoken:woken, because the fetch changes it.
 
 -- rest(conflicts, first, look, marks, waiters or '', further keys or '') returns what packed ends with.
 local function rest(conflicts, first, look, marks, waiters, also)
@@ -53,7 +54,9 @@ end
 
 -- recordOf(task) returns the record of a task, or nil.
 local function recordOf(task)
-  return unpacked(redis.call('HGET', task, 'railtoken:wait'))
+  local found = redis.call('HMGET', task, 'railtoken:wait', 'railtoken:waiters')
+  local r = unpacked(found[1])
+  return r and r.waiters == found[2] and r or nil
 end
 
 -- write(task, record) writes the record of a task.

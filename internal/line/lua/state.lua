@@ -139,7 +139,7 @@ local function check(task, waiters, now)
   local found = redis.call('HMGET', task, 'state', 'railtoken:wait', 'railtoken:waiters')
   local state = found[1] or ''
   local deadline, _, among, also = glance(found[2])
-  if not deadline then -- a server of an earlier version names the waiters in a field of its own
+  if among ~= found[3] then -- there is none, or a server of an earlier version has parked the task since, or run it
     deadline, among, also = 0, found[3] or '', ''
   end
   local function is(verdict)

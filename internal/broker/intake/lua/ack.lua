@@ -109,7 +109,7 @@ local function finish(a)
   if a.parked == 0 then
     run = call('HGET', task, 'pending_since')
   else
-    run, waiters = unpack(call('HMGET', task, 'pending_since', 'railtoken:wait'))
+    run, waiters = unpack(call('HMGET', task, 'pending_since', 'railtoken:waiters'))
   end
   if run ~= ARGV[at + 2] then
     ended = 0
