@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/linetest"
 )
 
 // index notes a task among all that are parked, as a crash may leave it behind.
@@ -29,7 +30,7 @@ func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	task := r.Delayed(id)
 	w := line.Wait{Conflict: line.Conflict{Count: 1, First: time.Now().Add(-ago)}}
 	w.Place = w.First.UnixMicro()
-	r.OK(r.Client.HSet(r.Context(), hash(task), line.WaitField, w.String()).Err())
+	r.OK(r.Client.HSet(r.Context(), hash(task), linetest.Record(w)...).Err())
 	r.Park(task, key)
 	return task
 }

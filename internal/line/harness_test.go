@@ -191,7 +191,7 @@ func (r *rig) crowd(key string, n int) {
 		_, err := r.Client.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
 			for i := begin; i < min(begin+1000, n); i++ {
 				t, at := r.task(fmt.Sprint("crowd", i)), float64(time.Now().UnixMicro())
-				pipe.HSet(r.Context(), hash(t), "state", "retry", line.WaitField, line.Wait{Keys: []string{r.key(key)}}.String())
+				pipe.HSet(r.Context(), hash(t), append(linetest.Record(line.Wait{Keys: []string{r.key(key)}}), "state", "retry")...)
 				pipe.ZAdd(r.Context(), r.registry(key), redis.Z{Score: at, Member: entry(t)})
 				pipe.ZAdd(r.Context(), r.index(), redis.Z{Score: at, Member: entry(t)})
 			}
@@ -325,7 +325,7 @@ func (r *rig) rewait(task line.Task, change func(*line.Wait)) {
 	r.Helper()
 	w := r.wait(task)
 	change(&w)
-	r.set(task, line.WaitField, w.String())
+	r.set(task, linetest.Record(w)...)
 }
 
 // Become waits for a task to be in a state.

@@ -3,12 +3,14 @@ package line_test
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/linetest"
 )
 
 // What Go writes, the scripts read and write again, and Go reads what it was.
@@ -25,11 +27,7 @@ func TestGoAndTheScriptsAgreeOnTheRecord(t *testing.T) {
 			"far away":     {Deadline: math.MaxInt32 + 1, Conflict: line.Conflict{Count: 1 << 50}, Place: 1 << 52},
 			"a past one":   {Deadline: -1, Place: -5},
 		} {
-			waiters := ""
-			if key, ok := w.Key(); ok {
-				waiters = line.WaitersKey(key)
-			}
-			r.set(task, line.WaitField, w.String(), "railtoken:waiters", waiters)
+			r.set(task, linetest.Record(w)...)
 			text, err := again.Run(t.Context(), r.Client, []string{task.Hash()}).Text()
 			if err != nil || text != w.String() {
 				t.Errorf("%s: %q becomes %q, %v", name, w.String(), text, err)
@@ -63,14 +61,14 @@ func TestAWaitOfAnEarlierVersionCounts(t *testing.T) {
 				if _, err := pipe.Exec(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				woken := ""
+				var woken strings.Builder
 				for _, key := range []string{"b", "a"} {
 					if w := r.Wake(key); len(w.Tasks) > 0 {
-						woken += key
+						woken.WriteString(key)
 					}
 				}
-				if woken != tt.set {
-					t.Errorf("the task was woken for %q, want %q", woken, tt.set)
+				if woken.String() != tt.set {
+					t.Errorf("the task was woken for %q, want %q", woken.String(), tt.set)
 				}
 			})
 		})

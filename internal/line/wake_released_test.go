@@ -11,6 +11,7 @@ import (
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/linetest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -90,13 +91,13 @@ func (h *holder) acknowledge(most int, text string) (got colocated.Outcome) {
 // rewait changes the record of a task's wait.
 func (h *holder) rewait(id string, w line.Wait) {
 	h.Helper()
-	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, line.WaitField, w.String()).Err())
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, linetest.Record(w)...).Err())
 }
 
 // waited leaves the traces of a task that has waited and was brought back by its timer.
 func (h *holder) waited() {
 	h.Helper()
-	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", line.WaitField, line.Wait{Place: 1, Keys: []string{"k"}}.String()).Err())
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", linetest.Record(line.Wait{Place: 1, Keys: []string{"k"}})...).Err())
 	for _, set := range []string{"railtoken:waiters:{k}", line.ParkedIndex} {
 		h.OK(h.Client.ZAdd(h.Context(), set, redis.Z{Score: 1, Member: "7:defaultholder"}).Err())
 	}

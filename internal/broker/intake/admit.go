@@ -13,7 +13,8 @@ func (in *Intake) find(f *fetch, tasks []Task) (found, others []Task) {
 	go func() {
 		defer close(done)
 		for i := range tasks {
-			if t := &tasks[i]; t.Recorded == "" {
+			t := &tasks[i]
+			if ttl, _ := f.types.TTL(typeOf(t.Message)); ttl > 0 && t.Recorded == "" {
 				t.Recorded = in.keysIn(t.Message)
 				t.found = t.Recorded != ""
 			}
@@ -34,18 +35,24 @@ func (in *Intake) find(f *fetch, tasks []Task) (found, others []Task) {
 // mostGranted is more than the tasks of a call: those that are admitted have numbers beyond it.
 const mostGranted = 500
 
-// admitted gives tasks of earlier fetches to asynq, but for those that were parked or are in another run. Without their
-// locks, their runs try to take them. It returns the rest of the reply.
-func (f *fetch) admitted(reply any) (rest any) {
-	if len(f.found) == 0 {
-		return reply
-	}
-	values, ok := reply.([]any)
-	answers := make([]any, len(f.found))
-	if last := len(values) - 1; last >= 0 {
+// divided divides the reply to a fetch into what it says of the tasks that it has taken and the answers to those that it was
+// to admit, which are nil if there are none.
+func (f *fetch) divided(reply any) (rest any, answers []any) {
+	answers = make([]any, len(f.found))
+	values, _ := reply.([]any)
+	if last := len(values) - 1; last >= 0 && len(f.found) > 0 {
 		if list, _ := values[last].([]any); len(list) >= len(f.found) {
-			answers, values = list, values[:last]
+			return values[:last], list
 		}
+	}
+	return reply, answers
+}
+
+// admitted gives tasks of earlier fetches to asynq, but for those that were parked or are in another run. Without their
+// locks, their runs try to take them. It reports whether some were parked or are being parked.
+func (f *fetch) admitted(answers []any) (more bool) {
+	if len(f.found) == 0 {
+		return false
 	}
 	kept := make([]Task, 0, len(f.found))
 	for i, a := range f.found {
@@ -56,10 +63,10 @@ func (f *fetch) admitted(reply any) (rest any) {
 		t.Taken, t.Refused = f.locked(&t, mostGranted+1+i, answers[i])
 		kept = append(kept, t)
 	}
-	f.in.slots.admitted(len(f.found))
-	f.in.came(len(f.found), kept, f.found[0].leased)
-	if !ok {
-		return reply
+	n, gone := len(f.found), len(kept) < len(f.found)
+	f.in.slots.admitted(n)
+	if more = f.in.came(n, kept, f.found[0].leased) || gone; more {
+		f.in.slots.arrive() // there is a slot for another one
 	}
-	return values
+	return more
 }

@@ -57,11 +57,9 @@ func (in *Intake) fetch(names []string, most int, found []arrival) fetch {
 // being parked.
 func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	var g got
+	rest, answers := f.divided(reply)
 	if err == nil {
-		reply = f.admitted(reply)
-		g, err = f.read(reply)
-	} else {
-		f.admitted(nil)
+		g, err = f.read(rest)
 	}
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
@@ -74,7 +72,8 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 		f.in.slots.wait(found, f.sent)
 		f.in.watch()
 	}
-	return f.in.came(f.most, others, f.sent) || g.more || len(found) > 0, err
+	more = f.in.came(f.most, others, f.sent) // with the tasks that were woken
+	return f.admitted(answers) || more || g.more || len(found) > 0, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
@@ -108,7 +107,10 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		return false, err
 	}
 	found, n := in.slots.ask(1, 0)
-	if in.isStopping() {
+	if n == 0 && len(found) == 0 { // another call is about to fill the slot
+		return false, redis.Nil
+	}
+	if in.isStopping() && n > 1 {
 		in.slots.answered(n-1, nil, time.Time{})
 		n = 1
 	}

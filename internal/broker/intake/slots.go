@@ -45,8 +45,8 @@ func newSlots(most int) *slots {
 // mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
 const mostAsked = 128
 
-// ask reserves the free slots, least at least, for a call with so many acknowledgements. It returns the tasks without locks
-// that get a slot, and how many others to ask for. A task whose keys are found needs one call more, so tasks are taken for
+// ask reserves the free slots, least at least unless tasks wait for one, for a call with so many acknowledgements. It returns
+// the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more, so tasks are taken for
 // twice as many slots while runs are short: several end at a time, and tasks wait for a slot only briefly.
 func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	s.mu.Lock()
@@ -55,6 +55,9 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	k := max(min(free-s.admitting, len(s.found), mostAsked), 0)
 	found, s.found = s.found[:k:k], s.found[k:]
 	s.admitting += k
+	if s.admitting+len(s.found) > 0 {
+		least = 0
+	}
 	ahead := 0
 	if acks > 1 && k > 0 && leasing.Since(found[0].at) < brief {
 		ahead = s.most
@@ -72,12 +75,19 @@ func (s *slots) admitted(n int) {
 	s.asked += n
 }
 
-// wait has tasks wait for a call that takes their locks.
+// wait has tasks wait for a call that takes their locks, those that were woken before the others.
 func (s *slots) wait(tasks []Task, leased time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.found, func(a arrival) bool { return !a.Woken })
 	for _, t := range tasks {
-		s.found = append(s.found, arrival{t, time.Now(), leased})
+		a := arrival{t, time.Now(), leased}
+		if t.Woken && at >= 0 {
+			s.found = slices.Insert(s.found, at, a)
+			at++
+		} else {
+			s.found = append(s.found, a)
+		}
 	}
 	s.arrive()
 }

@@ -137,6 +137,24 @@ func askAhead(t *testing.T) {
 	}
 }
 
+// A fetch that asks for no more than has a slot hides no task from other servers. A task that was woken has a key that is free.
+func TestATaskThatWaitsForItsLockKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1)
+	s.ask(1, 0)
+	s.answered(1, nil, time.Time{})
+	s.wait(numbered(1), time.Now())
+	woken := Task{Queue: "q", ID: "woken", Woken: true}
+	s.wait([]Task{woken}, time.Now())
+	found, n := s.ask(1, 0)
+	if len(found) != 1 || found[0].ID != "woken" || n != 0 {
+		t.Errorf("%+v get the slot, and %d are asked for, want the woken task and none", found, n)
+	}
+	if found, n = s.ask(1, 0); len(found) != 0 || n != 0 {
+		t.Errorf("%d get a slot and %d are asked for while another call is to fill it", len(found), n)
+	}
+}
+
 // The process was suspended: another server may have the task by now.
 func TestAStaleTaskIsNotGivenToAsynq(t *testing.T) {
 	t.Parallel()

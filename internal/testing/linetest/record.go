@@ -1,0 +1,12 @@
+package linetest
+
+import "github.com/railtoken/railtoken/internal/line"
+
+// Record returns the fields of the record of a task's wait.
+func Record(w line.Wait) []any {
+	waiters := ""
+	if key, ok := w.Key(); ok {
+		waiters = line.WaitersKey(key)
+	}
+	return []any{line.WaitField, w.String(), "railtoken:waiters", waiters}
+}
