@@ -209,11 +209,11 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 		total := 0
 		want := map[string]int{
 			"enqueue":  tasks,
-			"fetch":    tasks, // also to find the key held
-			"park":     4,     // those of the first fetch, one for each slot; behind them the admission parks
-			"sequence": 1,     // the holder's look for one, before its wake
-			"wake":     2,     // by the holder, and by a follow-up; the tasks wake one another as they are done, and are fetched with that
-			"release":  1,     // the holder's
+			"fetch":    2 * tasks, // one brings a task that comes alone, and the next finds its key held; of several, the one also does the other
+			"park":     4,         // those of the first fetch, one for each slot; behind them the admission parks
+			"sequence": 1,         // the holder's look for one, before its wake
+			"wake":     2,         // by the holder, and by a follow-up; the tasks wake one another as they are done, and are fetched with that
+			"release":  1,         // the holder's
 			"done":     tasks,
 		}
 		if got["follow-up"] > 2 {
