@@ -16,7 +16,7 @@ package middleware_test
 //   - a task that is enqueued while the holder runs waits: TestATaskThatIsEnqueuedWhileTheHolderRunsWaits
 //   - every conflict has an event: TestEveryConflictHasAnEvent
 //   - the commands of a cycle are counted: TestAParkedTaskCostsAFixedNumberOfCommands
-//   - and those of a task without a conflict: TestAnUncontendedTaskCostsTwoCommands
+//   - and those of a task without a conflict: TestAnUncontendedTaskCostsThreeCommands
 //   - asynq's own tools, used on a waiter, strand no task: TestAToolUsedOnAWaiterStrandsNoTask
 //   - used on the holder: TestAToolUsedOnTheHolderStrandsNoTask
 //   - used on a queue: TestAToolUsedOnAQueueStrandsNoTask
