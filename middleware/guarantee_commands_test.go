@@ -251,7 +251,7 @@ func TestAnUncontendedTaskCostsThreeCommands(t *testing.T) {
 			<-time.After(2 * time.Second)
 		}
 		got := sent.counts()
-		if n := got["fetch"]; n > 2*tasks { // of a task that comes alone, one brings it and one takes its lock
+		if n := got["fetch"]; n > tasks+tasks/2 { // one for each task takes its lock; and the first ones: most come with the locks of others
 			r.Errorf("%d fetches for %d tasks", n, tasks)
 		}
 		delete(got, "fetch")

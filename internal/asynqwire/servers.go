@@ -81,8 +81,3 @@ func (s Server) Runs(ctx context.Context, client redis.UniversalClient) ([]Run, 
 	}
 	return all, nil
 }
-
-// Has reports whether a server runs a task, as it has reported.
-func (s Server) Has(ctx context.Context, client redis.UniversalClient, id string) (bool, error) {
-	return client.HExists(ctx, s.runs, id).Result()
-}

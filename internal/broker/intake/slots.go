@@ -46,8 +46,9 @@ func newSlots(most int) *slots {
 const mostAsked = 128
 
 // ask reserves the free slots, least at least unless tasks wait for one, for a call with so many acknowledgements. It returns
-// the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more, so tasks are taken for
-// twice as many slots while runs are short: several end at a time, and tasks wait for a slot only briefly.
+// the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more,
+// so tasks are taken for twice as many slots while runs are short: several end at a time, and tasks wait for a slot only
+// briefly.
 func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,13 +216,15 @@ func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, list := range []*[]arrival{&s.ready, &s.found} {
-		for len(*list) > 0 && !(*list)[0].at.After(by) {
-			tasks = append(tasks, (*list)[0].Task)
-			*list = (*list)[1:]
-		}
-		if len(*list) > 0 && (next.IsZero() || (*list)[0].at.Before(next)) {
-			next = (*list)[0].at
-		}
+		*list = slices.DeleteFunc(*list, func(a arrival) bool {
+			over := !a.at.After(by)
+			if over {
+				tasks = append(tasks, a.Task)
+			} else if next.IsZero() || a.at.Before(next) {
+				next = a.at
+			}
+			return over
+		})
 	}
 	s.calm()
 	return tasks, next

@@ -155,6 +155,22 @@ func TestATaskThatWaitsForItsLockKeepsItsSlot(t *testing.T) {
 	}
 }
 
+// Tasks that were woken wait before those that came earlier, which must not wait for ever because of that.
+func TestTheOldestGoesBackBehindAWokenTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		s.wait(numbered(1), time.Now())
+		old := time.Now()
+		time.Sleep(unclaimed)
+		s.wait([]Task{{Queue: "q", ID: "woken", Woken: true}}, time.Now())
+		tasks, next := s.expired(old)
+		if len(tasks) != 1 || tasks[0].ID != "0" || !next.Equal(time.Now()) {
+			t.Errorf("%+v go back, and the next one came at %v, want the one that came first and %v", tasks, next, time.Now())
+		}
+	})
+}
+
 // The process was suspended: another server may have the task by now.
 func TestAStaleTaskIsNotGivenToAsynq(t *testing.T) {
 	t.Parallel()
