@@ -25,7 +25,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 		Place: place, Plan: plan,
 		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
-			r.plan.woken = woken
+			r.plan.woken, r.plan.done = woken, o.Scripted
 			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok && !o.Foreign {
 				r.passed = loss.Keys
 			}

@@ -117,6 +117,7 @@ type wakePlan struct {
 	keys  []plannedWake
 	first [1]plannedWake        // room for one key
 	woken map[string]line.Woken // for the keys for which it has woken tasks
+	done  bool                  // the acknowledgement has released the keys
 }
 
 // plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.

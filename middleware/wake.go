@@ -34,7 +34,7 @@ func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 			r.leaveWaiters(ctx, key)
 			return
 		}
-		released := standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
+		released := standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify(), Looked: r.plan.done}
 		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
 			wakes = append(wakes, line.KeyWake{Key: key, WakeOptions: line.WakeOptions{Leaver: r.id, Most: n}})
 		}

@@ -113,6 +113,7 @@ type Release struct {
 	Held      time.Duration // how long the handler had the key; zero if none ran
 	HandedOff bool          // the next holder is a task of this process
 	Notify    bool          // a refused task has subscribed to the release
+	Looked    bool          // the release has looked for parked tasks: without Notify there were none
 }
 
 // Released notes that a key was released, and returns how many tasks to wake. The caller must report them to
@@ -129,7 +130,7 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 		known = k.key(name)
 	}
 	known.hold = Average(known.hold, r.Held)
-	if known.parked == 0 && !r.Notify {
+	if !r.Notify && (r.Looked || known.parked == 0) { // an earlier release, whose outcome is noted later, may have woken them
 		return 0
 	}
 	if !r.HandedOff && known.waiting > 0 {
