@@ -21,6 +21,11 @@
  *   FOUND      1: keys are not recorded; a worker finds them in the
  *              tasks that it has fetched, and the next fetch takes
  *              their locks, or parks them (with LEVEL=2, PASS=0)  (0)
+ *   SUCCESSOR  how many refused tasks a worker keeps in memory for
+ *              a key that a run of its own holds, to hand the lease
+ *              off to one of them when the run returns (with PASS=0)
+ *                                                                 (0)
+ *   BLOCK      with SUCCESSOR: tokens that a lease reserves       (2)
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
@@ -32,6 +37,9 @@
  * The call of an ack carries a fetch with a name of its own. When its caller gives the call up, the ack is repeated until it is answered, in
  * calls that carry other fetches (mask repeats), and the fetch is recalled by its name (mask recalls). Either may come first. What an ack
  * passes on, to a standby or a waiter, belongs to the ack itself, and its repetition says it again.
+ *
+ * A successor (SUCCESSOR) is a task that was refused, and waits in memory for the lease of a run of its worker. What is left open: how long it
+ * waits, which of the runs hands off to it, and whether one does although it could, as when too little of the validity is left.
  *
  * A number of a run is a nonce: it is given out again only when nothing refers to it any more.
  */
@@ -68,6 +76,16 @@
 #endif
 #ifndef FOUND
 #define FOUND 0
+#endif
+#ifndef SUCCESSOR
+#define SUCCESSOR 0
+#endif
+#if SUCCESSOR == 0
+#undef BLOCK
+#define BLOCK 1
+#endif
+#ifndef BLOCK
+#define BLOCK 2
 #endif
 #ifndef MUTANT
 #define MUTANT 0
@@ -140,6 +158,22 @@
 
 #define PARKED_AGAIN     47  /* the repetition of a lost fetch gives asynq a task that the first one has parked */
 
+/* Of the successor. */
+#define HAND_EARLY       48  /* the lease is handed off before the handler's function has returned */
+#define HAND_UNCHECKED   49  /* the lease is handed off without a check of its validity */
+#define HAND_OWNED       50  /* the ack after a hand-off has the owner value in it */
+#define HAND_SENT        51  /* the lease is handed off although an ack with its owner value may be under way */
+#define HAND_OVERRUN     52  /* hand-offs do not end with the block of tokens */
+#define HAND_UNFENCED    53  /* the successor gets the token of the run before it */
+#define KEEP_UNLEASED    54  /* the successor starts although asynq's lease of it is over */
+#define KEEP_PARTLY      55  /* a task is kept that needs other keys than the run before it */
+#define KEEP_ENDLESS     56  /* a successor to which no lease is handed off is never parked */
+#define KEEP_STRANDS     57  /* shutdown does not give back or park the successor */
+#define KEEP_PARKS       58  /* the successor is parked without a check of its run */
+#define OWN_VALUE        59  /* a successor releases by an owner value of its own */
+#define ACK_STRICT       60  /* the ack after a hand-off does not end its run, because the lock has another owner value than its own */
+#define GIVEBACK_SILENT  61  /* a successor whose run is over releases the lock without a wake */
+
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
 #define KEYS 1
@@ -173,6 +207,7 @@
 #define ACKED      9  /* the ack was executed; its reply is under way */
 #define LOST      10  /* granted by a live worker's call, and the worker will never know */
 #define DEAD      11  /* its worker was killed */
+#define KEPT      12  /* a successor: in memory without a lease, and in no slot */
 
 /* Redis: asynq's sets of tasks, as bit masks, and what the scripts have added. */
 byte pend = ALL, act, lse, rty, done, arch;
@@ -230,6 +265,9 @@ byte me, t, u, w, n, i, k, heir, spare;
 #if FOUND
 byte each;
 #endif
+#if SUCCESSOR
+byte saved;
+#endif
 bit fused, mine, found, usedUp, bare;
 
 #define EVENT(e) (left > 0 && (EVENTS & (e)))
@@ -278,9 +316,23 @@ bit fused, mine, found, usedUp, bare;
 
 #define ACTIVE(r) ((act & BIT(tk[r])) && runOf[tk[r]] == (r))
 
+/* The owner value of the lease of run r is base[r]: its own nonce, or that of the run which has locked the key, for a successor. The lease of
+ * a run that has handed it off is 0; so the call of its ack has no owner value, whenever it arrives. */
+#if SUCCESSOR
+#define HASLOCK(r) (base[r] != 0 && OWNSANY(base[r]))
+#else
+#define HASLOCK(r) OWNSANY(r)
+#endif
+
 #define OCCUPIES(r, v) (wk[r] == (v) && phase[r] >= GRANTED && phase[r] <= RELEASED)
 #define BUSY(v) (OCCUPIES(1, v) + OCCUPIES(2, v) + OCCUPIES(3, v) + OCCUPIES(4, v) + OCCUPIES(5, v) + OCCUPIES(6, v) + OCCUPIES(7, v))
 #define ROOM(v) (BUSY(v) < SLOTS)
+#if SUCCESSOR
+#define KEPT_OF(r, v) (wk[r] == (v) && phase[r] == KEPT)
+#define KEPTS(v) (KEPT_OF(1, v) + KEPT_OF(2, v) + KEPT_OF(3, v) + KEPT_OF(4, v) + KEPT_OF(5, v) + KEPT_OF(6, v) + KEPT_OF(7, v))
+#else
+#define KEPTS(v) 0
+#endif
 
 /* The function of the run is at work. */
 #define AT_WORK(r) (phase[r] == RUNNING || phase[r] == ABANDONED)
@@ -326,6 +378,12 @@ inline own(j, v) {
           TAKEN_FROM(6, j, v) | TAKEN_FROM(7, j, v)
 }
 
+#if REACH
+inline reach(what) { assert(REACH != what) }                                     /* SEEN */
+#else
+inline reach(what) { skip }
+#endif
+
 /* ---- Parts of the scripts --------------------------------------------------------------------------------------------------- */
 
 /* The task x becomes active in a new run of worker v, granted by a call. standby: 0, or the run whose lock it is to inherit. */
@@ -360,10 +418,10 @@ inline grant(x, v, call, standby) {
        if
        :: MUTANT == PASS_UNFENCED && call <= RUNS && standby == 0
        :: MUTANT == STANDBY_UNFENCED && standby != 0
-       :: else -> fence++
+       :: else -> fence = fence + BLOCK
        fi;
-       assert(fence < 30);                                                       /* ENDLESS */
-       token[n] = fence;
+       assert(fence < 30 * BLOCK);                                               /* ENDLESS */
+       token[n] = fence + 1 - BLOCK;
        good = good | BIT(n);
        if
        :: standby != 0 -> base[n] = standby
@@ -512,8 +570,8 @@ inline admitFound(call) {
              od;
              k = 0;
              excused = excused & ~NOTED(u);
-             fence++;
-             token[each] = fence;
+             fence = fence + BLOCK;
+             token[each] = fence + 1 - BLOCK;
              base[each] = each;
              good = good | BIT(each);
              plain = plain & ~BIT(each)
@@ -552,7 +610,7 @@ inline admit(call) {
         n = fused;
         forwardWake(NOTED(u));
         fused = n
-     :: !ADMITS(u) && LEAVE ->
+     :: !ADMITS(u) && (LEAVE || SUCCESSOR) ->
         bare = 1;
         grant(u, w, call, 0);
         found = 1;
@@ -594,7 +652,7 @@ inline leaveActive(r) {
 /* The lock's part: what run me still owns goes to its standby, to the next waiter (in the same script when fused), or is free. */
 inline leaveLock(call) {
   heir = 0;
-#if MUTANT != HEIR_OVERRUN
+#if MUTANT != HEIR_OVERRUN && !SUCCESSOR
   if
   :: STANDS_BY(1) -> heir = 1 :: STANDS_BY(2) -> heir = 2 :: STANDS_BY(3) -> heir = 3 :: STANDS_BY(4) -> heir = 4
   :: STANDS_BY(5) -> heir = 5 :: STANDS_BY(6) -> heir = 6 :: STANDS_BY(7) -> heir = 7
@@ -610,6 +668,10 @@ inline leaveLock(call) {
 #endif
 #if MUTANT == PASS_UNGUARDED
 #define LEAVES(j) (NOTED(tk[me]) & BIT(j))
+#elif SUCCESSOR && MUTANT == OWN_VALUE
+#define LEAVES(j) ((NOTED(tk[me]) & BIT(j)) && OWNS(me, j))
+#elif SUCCESSOR
+#define LEAVES(j) ((NOTED(tk[me]) & BIT(j)) && base[me] != 0 && OWNS(base[me], j))
 #elif MUTANT == RELEASE_UNGUARDED
 #define LEAVES(j) (lock[j] != 0 && (fused && OWNS(me, j) || !fused && (NOTED(tk[me]) & BIT(j))))
 #else
@@ -668,6 +730,29 @@ inline leaveLock(call) {
 #define GRANTS(c) (GRANTED_BY(1, c) || GRANTED_BY(2, c) || GRANTED_BY(3, c) || GRANTED_BY(4, c) || GRANTED_BY(5, c) || GRANTED_BY(6, c) || \
                    GRANTED_BY(7, c))
 
+#if SUCCESSOR
+#define BEHIND(x) ((waiters & BIT(x)) && waitsFor[x] == k && (rty & BIT(x)))
+/* For each key of run me, a task that waits for it is woken although the key is held. */
+inline wakeBehind() {
+  k = 0;
+  do
+  :: k < KEYS ->
+     if
+     :: NOTED(tk[me]) & BIT(k) ->
+        PICK(BEHIND);
+        if
+        :: u == NOBODY
+        :: else -> rty = rty & ~BIT(u); pend = pend | BIT(u); reach(14)
+        fi
+     :: else
+     fi;
+     k++
+  :: else -> break
+  od;
+  k = 0
+}
+#endif
+
 /* A call with the ack of run me, and with a fetch. The ack ends the run, passes the key on and may bring along the next standby; a repeated
  * one answers what the first one did. If it brings none, the fetch takes tasks, whatever the ack has found: unless there is no fetch in the
  * call, or its name is marked. */
@@ -678,6 +763,9 @@ inline ack(call, fetches) {
   :: else ->
      leaveActive(me);
      if
+#if MUTANT == ACK_STRICT
+     :: mine && base[me] == 0 && !FREE(NOTED(tk[me])) -> rty = rty | BIT(tk[me])
+#endif
      :: mine && out[me] == 0 ->
         assert(ran & BIT(tk[me]));                                               /* UNRUN */
         done = done | BIT(tk[me])
@@ -685,6 +773,12 @@ inline ack(call, fetches) {
      :: mine && out[me] == 2 -> arch = arch | BIT(tk[me])
      :: else
      fi;
+#if SUCCESSOR
+     if
+     :: !mine && base[me] == 0 && phase[me] == ACKED && (leaseless & BIT(me)) -> reach(13)
+     :: else
+     fi;
+#endif
      fused = mine && !(stopped & BIT(w)) && PASS;
 #if MUTANT == STOP_PASSES
      fused = mine;
@@ -693,6 +787,15 @@ inline ack(call, fetches) {
      :: MUTANT == RETRY_KEEPS && out[me] != 0
      :: else -> leaveLock(me)
      fi;
+#if SUCCESSOR
+     assert(!mine || out[me] != 0 || (done & BIT(tk[me])));                       /* COUNTS */
+     /* The lease was handed off. Nothing is released, and a task is woken for each key: it may be the next successor. A repetition that
+      * ends the run, because the first call has never arrived, wakes none. */
+     if
+     :: mine && base[me] == 0 -> wakeBehind()
+     :: true
+     fi;
+#endif
      if
      :: fused && heir != 0 && (HAS(heir, NOTED(tk[heir])) || MUTANT == STANDBY_UNLOCKED) && ROOM(w) && ANY(CANSTANDBY) ->
         PICK(CANSTANDBY);
@@ -721,7 +824,7 @@ inline ack(call, fetches) {
 /* Nothing refers to the task and the worker of run r any more. */
 inline forget(r) {
   if
-  :: phase[r] == NONE && !((lateAck | recalls) & BIT(r)) -> tk[r] = 0; wk[r] = 0; out[r] = 0
+  :: phase[r] == NONE && !((lateAck | recalls) & BIT(r)) -> tk[r] = 0; wk[r] = 0; out[r] = 0; base[r] = 0
   :: else
   fi
 }
@@ -733,7 +836,7 @@ inline over(r) {
     do
     :: i <= RUNS ->
        if
-       :: i != (r) && base[i] == (r) ->
+       :: !SUCCESSOR && i != (r) && base[i] == (r) ->
           base[i] = i;
           assert(!(good & BIT(i)) || MUTANT == HEIR_OVERRUN || MUTANT == HEIR_ACTIVE) /* INHERITED */
        :: else
@@ -743,11 +846,11 @@ inline over(r) {
     od;
     i = 0;
     /* A standby that has begun ends the lock of the run before it, so that an ack of that run which still names it finds nothing. */
-    assert(MUTANT != 0 || !BEGUN(r) || base[r] == 0 || base[r] == r || !OWNSANY(base[r])); /* ENDED */
+    assert(MUTANT != 0 || !BEGUN(r) || base[r] == 0 || !SUCCESSOR && base[r] == r || !OWNSANY(base[r])); /* ENDED */
     phase[r] = NONE;
     taken = taken & ~BIT(r);
     by[r] = 0;
-    base[r] = 0;
+    base[r] = (SUCCESSOR && (lateAck & BIT(r)) -> base[r] : 0); /* a call that is under way has it */
     token[r] = 0;
     good = good & ~BIT(r);
     leaseless = leaseless & ~BIT(r);
@@ -760,7 +863,7 @@ inline over(r) {
   }
 }
 
-#define BURIED(r) (phase[r] == DEAD && !ACTIVE(r) && !OWNSANY(r) && !(lateAck & BIT(r)))
+#define BURIED(r) (phase[r] == DEAD && !ACTIVE(r) && !HASLOCK(r) && !(lateAck & BIT(r)))
 
 /* The worker reads the reply of a call; or nobody does, because it was killed. */
 inline learn(call, p) {
@@ -838,8 +941,30 @@ inline expire(j) {
   }
 }
 
+/* Run me takes its keys, which are free. */
+inline take() {
+  d_step {
+    k = 0;
+    do
+    :: k < KEYS ->
+       if
+       :: NOTED(tk[me]) & BIT(k) -> own(k, me)
+       :: else
+       fi;
+       k++
+    :: else -> break
+    od;
+    excused = excused & ~NOTED(tk[me]);
+    fence = fence + BLOCK;
+    token[me] = fence + 1 - BLOCK;
+    base[me] = me;
+    good = good | BIT(me)
+  }
+}
+
 inline begin() {
   d_step {
+    assert(!SUCCESSOR || ACTIVE(me) || MUTANT != 0 && MUTANT != KEEP_UNLEASED);     /* ONE_RUN */
     phase[me] = RUNNING;
     k = 0;
     do
@@ -872,16 +997,41 @@ inline begin() {
 #else
 #define INHERITS(r)    (base[r] == r || FREED(base[r]))
 #endif
+#if SUCCESSOR
+#undef INHERITS
+#define INHERITS(r)    (!(leaseless & BIT(r)) || MUTANT == KEEP_UNLEASED)
+#endif
 #define VALID(r)       ((good & BIT(r)) || MUTANT == START_UNCHECKED)
 #define STOPPING(r)    (stopped & BIT(wk[r]))
 #define TRUSTED(r)     (!MISTAKEN(r) || MUTANT == KEYS_TRUSTED)
 #define MAY_START(r)   (phase[r] == HELD && !(plain & BIT(r)) && VALID(r) && INHERITS(r) && !STOPPING(r) && TRUSTED(r))
-#define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && base[r] == r && !STOPPING(r) && MUTANT != KEYS_TRUSTED)
-#define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r) && (!FOUND || MUTANT == PARKED_AGAIN && !ACTIVE(r)))
+#define OUTDATED(r)    (SUCCESSOR && (leaseless & BIT(r)) && MUTANT != KEEP_UNLEASED)
+#define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && (base[r] == r || SUCCESSOR) && !OUTDATED(r) && \
+                        !STOPPING(r) && MUTANT != KEYS_TRUSTED)
+#define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r) && !OUTDATED(r) && (!FOUND || MUTANT == PARKED_AGAIN && !ACTIVE(r)))
 #define MAY_PARK(r)    (phase[r] == REFUSED)
+#if SUCCESSOR
+/* Run r could hand its lease off to run s; and its worker has that lease. */
+#define SUITS(s, r)    ((s) != (r) && wk[s] == wk[r] && \
+                        (NOTED(tk[s]) == NOTED(tk[r]) || MUTANT == KEEP_PARTLY && (NOTED(tk[s]) & NOTED(tk[r]))))
+#define LEASES(r, s)   ((phase[r] == HELD || phase[r] == RUNNING) && base[r] != 0 && (good & BIT(r)) && SUITS(s, r))
+#define IS_LEASED(s)   (LEASES(1, s) || LEASES(2, s) || LEASES(3, s) || LEASES(4, s) || LEASES(5, s) || LEASES(6, s) || LEASES(7, s))
+#define RIVALS(r, s)   (phase[r] == KEPT && wk[r] == wk[s] && (NOTED(tk[r]) & NOTED(tk[s])))
+#define RIVALS_OF(s)   (RIVALS(1, s) + RIVALS(2, s) + RIVALS(3, s) + RIVALS(4, s) + RIVALS(5, s) + RIVALS(6, s) + RIVALS(7, s))
+#define MAY_KEEP(r)    (!STOPPING(r) && RIVALS_OF(r) < SUCCESSOR && IS_LEASED(r))
+#define SUCCEEDS(s, r) (phase[s] == KEPT && SUITS(s, r))
+#define SUCCEEDED(r)   (SUCCEEDS(1, r) || SUCCEEDS(2, r) || SUCCEEDS(3, r) || SUCCEEDS(4, r) || SUCCEEDS(5, r) || SUCCEEDS(6, r) || SUCCEEDS(7, r))
+#define OVER_YET(r)    (phase[r] == RETURNED || phase[r] == LEFTOVER || MUTANT == HAND_EARLY && AT_WORK(r))
+#define MAY_HAND(r)    (OVER_YET(r) && base[r] != 0 && ((good & BIT(r)) || MUTANT == HAND_UNCHECKED) && \
+                        (!((lateAck | repeats) & BIT(r)) || MUTANT == HAND_SENT) && \
+                        (token[r] % BLOCK != 0 || MUTANT == HAND_OVERRUN || MUTANT == HAND_UNFENCED) && SUCCEEDED(r))
+#define MAY_ASK(r)     (phase[r] == KEPT && RUNNABLE(tk[r]) && !STOPPING(r) && !(leaseless & BIT(r)))
+#define MAY_UNKEEP(r)  (phase[r] == KEPT && MUTANT != KEEP_ENDLESS && !(MUTANT == KEEP_STRANDS && STOPPING(r)))
+#define MAY_UNKEPT(r)  (MAY_UNKEEP(r) && STOPPING(r))
+#endif
 #define BLIND          (MUTANT == PARK_BLIND || MUTANT == PARK_LATER)
 #define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
-#define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
+#define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || OUTDATED(r) || (!(plain & BIT(r)) && !VALID(r))))
 #define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && (FOUND || !(plain & BIT(r)) && VALID(r)) && EVENT(GIVEBACK))
 #define MAY_RETURN(r)  AT_WORK(r)
 #define UNSENT(r)      (phase[r] == RELEASED || (phase[r] == RETURNED && !(plain & BIT(r))))
@@ -896,19 +1046,22 @@ inline begin() {
 #define MAY_LATEFETCH(v) (lateFetch & BIT(v))
 #define MAY_DEADFETCH(v) (orphanFetch & BIT(v))
 #define MAY_TIMEOUT(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(TIMEOUT))
-#define MAY_UNLEASE(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(LEASELESS))
+#define UNLEASES(r)    (phase[r] == RUNNING || SUCCESSOR && (phase[r] == KEPT || phase[r] == HELD || phase[r] == RETURNED))
+#define MAY_UNLEASE(r) (UNLEASES(r) && !(leaseless & BIT(r)) && (!SUCCESSOR || ACTIVE(r)) && EVENT(LEASELESS))
 #define MAY_DOUBT(r)   ((phase[r] >= GRANTED && phase[r] <= RUNNING) && (good & BIT(r)) && EVENT(DOUBT))
 #define MAY_RECOVER(x) ((act & BIT(x)) && (phase[runOf[x]] == DEAD || (unleased & BIT(x))))
 #define MAY_FORWARD(x) ((rty & BIT(x)) && (!(waiters & BIT(x)) || RUNNABLE(x)))
 #define MAY_HURRY(x)   ((rty & BIT(x)) && (waiters & BIT(x)) && !RUNNABLE(x) && EVENT(TIMER))
 #define CALLS(r, v)    (wk[r] == (v) && (recalls & BIT(r)))
-#define HAS_ANY(v)     (BUSY(v) > 0 || CALLS(1, v) || CALLS(2, v) || CALLS(3, v) || CALLS(4, v) || CALLS(5, v) || CALLS(6, v) || CALLS(7, v))
+#define HAS_ANY(v)     (BUSY(v) > 0 || KEPTS(v) > 0 || \
+                        CALLS(1, v) || CALLS(2, v) || CALLS(3, v) || CALLS(4, v) || CALLS(5, v) || CALLS(6, v) || CALLS(7, v))
 #define MAY_CRASH(v)   (!(gone & BIT(v)) && HAS_ANY(v) && EVENT(CRASH))
 #define LAST           (WORKERS - 1)
 #define OF(r, v)       (wk[r] == (v) && phase[r] != NONE && phase[r] != DEAD)
 #define UNRECALLED(r)  ((recalls & BIT(r)) && wk[r] == LAST && MUTANT != STOP_PASSES && MUTANT != STOP_HURRIES && MUTANT != STOP_UNRECALLED)
 #define HOLDS_UP(r)    (UNRECALLED(r) || OF(r, LAST) && !(MUTANT == STOP_STRANDS && phase[r] == HELD) && \
                         !(MUTANT == STOP_UNRECALLED && phase[r] == GRANTED && by[r] > GIVENUP(0)) && \
+                        !(MUTANT == KEEP_STRANDS && phase[r] == KEPT) && \
                         !((MUTANT == STOP_PASSES || MUTANT == STOP_HURRIES) && (phase[r] == ACKED || phase[r] == GRANTED)))
 #define BUSY_YET       (HOLDS_UP(1) || HOLDS_UP(2) || HOLDS_UP(3) || HOLDS_UP(4) || HOLDS_UP(5) || HOLDS_UP(6) || HOLDS_UP(7) || \
                         ((fetching & BIT(LAST)) && MUTANT != STOP_PASSES && MUTANT != STOP_HURRIES))
@@ -916,17 +1069,86 @@ inline begin() {
 #define MAY_EXIT       ((stopped & BIT(LAST)) && !(gone & BIT(LAST)) && !BUSY_YET)
 
 #define LOCKED(j)      (lock[j] != 0)
+#if SUCCESSOR
+/* Whose lock it is: the run whose lease has its owner value. */
+#define USED(r, j)     (phase[r] != NONE && base[r] == lock[j])
+#define DIED(r, j)     (phase[r] == DEAD && base[r] == lock[j])
+#define USES(j)        (USED(1, j) || USED(2, j) || USED(3, j) || USED(4, j) || USED(5, j) || USED(6, j) || USED(7, j))
+#define DEAD_USES(j)   (DIED(1, j) || DIED(2, j) || DIED(3, j) || DIED(4, j) || DIED(5, j) || DIED(6, j) || DIED(7, j))
+#define DEADLOCK_OF(j) (LOCKED(j) && DEAD_USES(j))
+#define LIVELOCK_OF(j) (LOCKED(j) && USES(j) && !DEAD_USES(j) && EVENT(PAUSE))
+#else
 #define DEADLOCK_OF(j) (LOCKED(j) && phase[lock[j]] == DEAD)
 #define LIVELOCK_OF(j) (LOCKED(j) && phase[lock[j]] != DEAD && phase[lock[j]] != NONE && EVENT(PAUSE))
+#endif
 #if KEYS == 1
 #define KEY(F) F(0) -> k = 0
 #else
 #define KEY(F) F(0) -> k = 0 :: F(1) -> k = 1
 #endif
 
-#define STRANDED(r)    (OF(r, LAST) && (ACTIVE(r) || OWNSANY(r)))
+#define STRANDED(r)    (OF(r, LAST) && (ACTIVE(r) || HASLOCK(r)))
 #if MUTANT == SYNCER_BY_ID
 #define MAY_SYNC(r)    (phase[r] == RUNNING && (again & BIT(tk[r])))
+#endif
+
+/* The park of a refused task, which looks at the lock once more. */
+inline park() {
+#if MUTANT == KEEP_PARKS
+  mine = (act & BIT(tk[me])) != 0;
+  act = act & ~BIT(tk[me]);
+  lse = lse & ~BIT(tk[me]);
+  unleased = unleased & ~BIT(tk[me]);
+  runOf[tk[me]] = 0;
+#else
+  leaveActive(me);
+#endif
+  u = tk[me];
+  if
+  :: mine && RUNNABLE(u) && !BLIND -> pend = pend | BIT(u)
+  :: mine && !(RUNNABLE(u) && !BLIND) ->
+     await(u);
+     if
+     :: BLIND
+     :: else -> forwardWake(NOTED(u))
+     fi
+  :: else
+  fi
+}
+
+#if SUCCESSOR
+/* Run me is parked. The reply may be lost: the park is repeated then. */
+inline refuse() {
+  park();
+  if
+  :: over(me)
+  :: EVENT(LOSS) -> spend; phase[me] = REFUSED
+  fi
+}
+
+/* What is to become of the tasks in a reply that were refused: each is kept, if a run of its worker has the lease of its keys, or parked. */
+inline decide() {
+  saved = me;
+  me = 1;
+  do
+  :: me <= RUNS ->
+     if
+     :: phase[me] == HELD && (plain & BIT(me)) ->
+        if
+        :: MAY_KEEP(me) -> phase[me] = KEPT
+        :: refuse()
+        :: LEAVE
+        fi
+     :: else
+     fi;
+     me++
+  :: else -> break
+  od;
+  me = saved;
+  saved = 0
+}
+#else
+inline decide() { skip }
 #endif
 
 /* ---- Assertions on each state ------------------------------------------------------------------------------------------------- */
@@ -942,12 +1164,6 @@ inline begin() {
 #define COMES(x)       (IN(pend, x) && (NOTED(x) & BIT(k)))
 #define TRIES(r)       ((plain & BIT(r)) && (phase[r] == GRANTED || phase[r] == HELD || phase[r] == REFUSED) && (NOTED(tk[r]) & BIT(k)))
 #define TRIED          (TRIES(1) || TRIES(2) || TRIES(3) || TRIES(4) || TRIES(5) || TRIES(6) || TRIES(7))
-
-#if REACH
-inline reach(what) { assert(REACH != what) }                                     /* SEEN */
-#else
-inline reach(what) { skip }
-#endif
 
 #ifdef TRACE
 inline report() {
@@ -966,6 +1182,52 @@ inline report() {
 }
 #else
 inline report() { skip }
+#endif
+
+#if SUCCESSOR
+/* What cannot matter any more is forgotten, and tokens that are over are left out of the count. */
+#define TOKENED(r) (phase[r] == GRANTED || phase[r] == HELD || phase[r] == RETURNED || phase[r] == LEFTOVER || AT_WORK(r))
+inline reduce() {
+  n = fence + 1;
+  me = 1;
+  do
+  :: me <= RUNS ->
+     if
+     :: TOKENED(me) && token[me] != 0 -> n = (token[me] < n -> token[me] : n)
+     :: else -> token[me] = 0
+     fi;
+     if
+     :: phase[me] == ACKED || phase[me] == RELEASED -> good = good & ~BIT(me)
+     :: phase[me] == DEAD ->
+        leaseless = leaseless & ~BIT(me);
+        taken = taken & ~BIT(me);
+        plain = plain & ~BIT(me);
+        if
+        :: lateAck & BIT(me)
+        :: else ->
+           out[me] = 0;
+           base[me] = (HASLOCK(me) -> base[me] : 0)
+        fi
+     :: else
+     fi;
+     me++
+  :: else -> break
+  od;
+  n = ((n - 1) / BLOCK) * BLOCK;
+  fence = fence - n;
+  me = 1;
+  do
+  :: me <= RUNS -> token[me] = (token[me] != 0 -> token[me] - n : 0); me++
+  :: else -> break
+  od;
+  k = 0;
+  do
+  :: k < KEYS -> top[k] = (top[k] > n -> top[k] - n : 0); k++
+  :: else -> break
+  od
+}
+#else
+inline reduce() { skip }
 #endif
 
 inline check() {
@@ -992,6 +1254,7 @@ inline check() {
     me = 1;
     do
     :: me <= RUNS ->
+       assert(!SUCCESSOR || phase[me] != KEPT && phase[me] != HELD || ACTIVE(me) || (leaseless & BIT(me))); /* IN_MEMORY */
        if
        :: BURIED(me) -> over(me)
        :: else
@@ -999,6 +1262,7 @@ inline check() {
        me++
     :: else -> break
     od;
+    reduce();
     me = 0; t = 0; u = 0; w = 0; n = 0; i = 0; k = 0; heir = 0; spare = 0;
     fused = 0; mine = 0; found = 0; usedUp = 0; bare = 0
   }
@@ -1024,7 +1288,8 @@ active proctype World() {
      fi
   :: if :: WORKER(MAY_READ) fi;
      fetching = fetching & ~BIT(w);
-     learn(FETCH(w), HELD)
+     learn(FETCH(w), HELD);
+     decide()
   /* The reply is lost: the fetch is recalled. What it granted is found by its name. */
   :: if :: WORKER(MAY_REFETCH) fi;
      spend;
@@ -1068,7 +1333,7 @@ active proctype World() {
   /* The handler's function begins, and returns. */
   :: if :: RUNOF(MAY_START) fi;
      if
-     :: base[me] != me -> reach(1)
+     :: base[me] != me -> reach((SUCCESSOR -> 10 : 1))
      :: else
      fi;
      begin()
@@ -1096,9 +1361,51 @@ active proctype World() {
         taken = taken & ~BIT(me)
      fi
 
+#if SUCCESSOR
+  /* The lease is handed off. */
+  :: if :: RUNOF(MAY_HAND) fi;
+     if
+     :: SUCCEEDS(1, me) -> n = 1 :: SUCCEEDS(2, me) -> n = 2 :: SUCCEEDS(3, me) -> n = 3 :: SUCCEEDS(4, me) -> n = 4
+     :: SUCCEEDS(5, me) -> n = 5 :: SUCCEEDS(6, me) -> n = 6 :: SUCCEEDS(7, me) -> n = 7
+     fi;
+     if
+     :: base[me] != me -> reach(11)
+     :: else
+     fi;
+     phase[n] = HELD;
+     plain = plain & ~BIT(n);
+     base[n] = base[me];
+     good = good | BIT(n);
+     token[n] = token[me] + (MUTANT != HAND_UNFENCED);
+     if
+     :: MUTANT == HAND_OWNED || MUTANT == HAND_SENT && (repeats & BIT(me))
+     :: else -> base[me] = 0
+     fi;
+     if
+     :: MUTANT == HAND_EARLY
+     :: else -> good = good & ~BIT(me)
+     fi
+  /* The successor asks for its keys, which are free again. */
+  :: if :: RUNOF(MAY_ASK) fi;
+     reach(12);
+     take();
+     plain = plain & ~BIT(me);
+     phase[me] = HELD
+  /* It has been in memory for too long, or shutdown has begun: it is parked, or given back. */
+  :: if :: RUNOF(MAY_UNKEEP) fi;
+     refuse()
+  :: if :: RUNOF(MAY_UNKEPT) fi;
+     leaveActive(me);
+     if
+     :: mine -> pend = pend | BIT(tk[me])
+     :: else
+     fi;
+     over(me)
+#endif
+
   /* A call with an ack, the first one or a repetition. */
   :: if :: RUNOF(MAY_ACK) fi;
-     assert(phase[me] == ACKED || ACTIVE(me));                                   /* OWN_TASK */
+     assert(phase[me] == ACKED || ACTIVE(me) || SUCCESSOR && (leaseless & BIT(me))); /* OWN_TASK */
      phase[me] = ACKED;
      repeats = repeats & ~BIT(me);
      ack(CARRIED(me), !STOPPING(me));
@@ -1108,7 +1415,8 @@ active proctype World() {
      :: else -> hear()
      fi
   :: if :: RUNOF(MAY_HEAR) fi;
-     hear()
+     hear();
+     decide()
   /* The reply to it is lost. */
   :: if :: RUNOF(MAY_LOSE) fi;
      spend;
@@ -1140,6 +1448,7 @@ active proctype World() {
      :: else
      fi;
      learn(GIVENUP(me), HELD);
+     decide();
      recalls = recalls & ~BIT(me);
 #if MUTANT != ACK_UNMARKED
      unmarked = unmarked & ~BIT(me);
@@ -1220,6 +1529,9 @@ active proctype World() {
 #endif
      if
      :: MUTANT == GIVEBACK_KEEPS
+#if MUTANT == GIVEBACK_SILENT
+     :: !mine && LEAVES(0) -> lock[0] = 0
+#endif
      :: else -> leaveLock(0)
      fi;
      over(me)
@@ -1238,39 +1550,12 @@ active proctype World() {
   :: if :: RUNOF(MAY_ACQUIRE) fi;
      if
      :: RUNNABLE(tk[me]) ->
-        d_step {
-          k = 0;
-          do
-          :: k < KEYS ->
-             if
-             :: NOTED(tk[me]) & BIT(k) -> own(k, me)
-             :: else
-             fi;
-             k++
-          :: else -> break
-          od;
-          excused = excused & ~NOTED(tk[me]);
-          fence++;
-          token[me] = fence;
-          base[me] = me;
-          good = good | BIT(me)
-        }
+        take();
         begin()
      :: else -> phase[me] = REFUSED
      fi
   :: if :: RUNOF(MAY_PARK) fi;
-     leaveActive(me);
-     u = tk[me];
-     if
-     :: mine && RUNNABLE(u) && !BLIND -> pend = pend | BIT(u)
-     :: mine && !(RUNNABLE(u) && !BLIND) ->
-        await(u);
-        if
-        :: BLIND
-        :: else -> forwardWake(NOTED(u))
-        fi
-     :: else
-     fi;
+     park();
      over(me)
   :: if :: RUNOF(MAY_RELEASE) fi;
      leaveLock(0);
@@ -1314,7 +1599,7 @@ active proctype World() {
         if
         :: wk[me] == w && (phase[me] != NONE || (lateAck & BIT(me))) && phase[me] != DEAD ->
            if
-           :: plain & BIT(me) -> excused = excused | NOTED(tk[me])
+           :: (plain & BIT(me)) && phase[me] != KEPT -> excused = excused | NOTED(tk[me])
            :: else
            fi;
            if

@@ -227,10 +227,23 @@ check found-2-keys holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DKEYSET=1 -DBUDGET=0
 check found-order holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DORDER=1 -DBUDGET=2
 check found-lost-calls holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DSLOTS=1 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
 check found-lost-calls-stop holds - -DLEVEL=2 -DPASS=0 -DFOUND=1 -DBUDGET=2 -DEVENTS=LOSS+LATE+STOP
+check successor-2-workers holds - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=2
+check successor-3-workers holds - -DSUCCESSOR=1 -DPASS=0 -DWORKERS=3 -DBUDGET=1
+check successor-1-slot holds - -DSUCCESSOR=1 -DPASS=0 -DSLOTS=1 -DBUDGET=2
+check successor-two holds - -DSUCCESSOR=2 -DPASS=0 -DBUDGET=1
+check successor-block holds - -DSUCCESSOR=1 -DPASS=0 -DBLOCK=3 -DBUDGET=1
+check successor-4-tasks holds - -DSUCCESSOR=1 -DPASS=0 -DTASKS=4 -DBLOCK=3 -DBUDGET=0
+check successor-2-keys holds - -DSUCCESSOR=1 -DPASS=0 -DKEYSET=1 -DBUDGET=1
+check successor-4-tasks-2-keys holds - -DSUCCESSOR=1 -DPASS=0 -DTASKS=4 -DKEYSET=1 -DBUDGET=0
+check successor-wrong-key holds - -DSUCCESSOR=1 -DPASS=0 -DKEYSET=2 -DBUDGET=1
+check successor-leave holds - -DSUCCESSOR=1 -DPASS=0 -DLEAVE=1 -DBUDGET=1
+check successor-lost-calls holds - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
+check successor-lost-calls-stop holds - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=3 -DEVENTS=LOSS+LATE+STOP
 check fused-ends ends - -DBUDGET=1
 check fused-no-pass-ends ends - -DPASS=0 -DBUDGET=1
 check fused-order-ends ends - -DORDER=1 -DBUDGET=1
 check fused-2-keys-ends ends - -DKEYSET=1 -DBUDGET=0
+check successor-ends ends - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1
 
 # The model does reach what it is about: "fails" means reached.
 check fused-r-standby fails SEEN -DREACH=1
@@ -242,6 +255,11 @@ check fused-r-recall-last fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=6
 check fused-r-recall-first fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=7
 check fused-r-late-takes fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=8
 check fused-r-ended-counts fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=9
+check successor-r-starts fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=10
+check successor-r-twice fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBLOCK=3 -DBUDGET=0 -DREACH=11
+check successor-r-asks fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=12
+check successor-r-run-over fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DREACH=13
+check successor-r-wakes fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=14
 
 # Protocols known to be wrong.
 check fused-m01-ack-forgets fails ALL_END -DMUTANT=1
@@ -297,6 +315,28 @@ check fused-m46-counts-taken fails COUNTED -DPASS=0 -DBUDGET=1 -DEVENTS=PAUSE -D
 check found-m03-unmarked fails ALL_END -DLEVEL=2 -DPASS=0 -DFOUND=1 -DMUTANT=3
 check found-m33-giveback-keeps fails ALL_END -DLEVEL=2 -DPASS=0 -DFOUND=1 -DEVENTS=GIVEBACK -DMUTANT=33
 check found-m47-parked-again fails OWN_TASK -DLEVEL=2 -DPASS=0 -DFOUND=1 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=47
+check successor-m08-unchecked fails FENCE -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=8
+check successor-m12-retry-keeps fails ALL_END -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=12
+check successor-m15-stop-strands fails CLEAN_EXIT -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=15
+check successor-m19-silent fails WAKES -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=19
+check successor-m24-park-blind fails WAKES -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=24
+check successor-m30-ack-by-id fails OWN_TASK -DSUCCESSOR=1 -DPASS=0 -DMUTANT=30
+check successor-m33-giveback-keeps fails ALL_END -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=33
+check successor-m48-early fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=48
+check successor-m49-unchecked fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=49
+check successor-m50-owned fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=50
+check successor-m51-sent fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=51
+check successor-m52-overrun fails FENCE -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=52
+check successor-m53-unfenced fails FENCE -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=53
+check successor-m54-unleased fails ONE_RUN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=54
+check successor-m55-partly fails FENCE -DSUCCESSOR=1 -DPASS=0 -DTASKS=4 -DKEYSET=1 -DBUDGET=0 -DMUTANT=55
+check successor-m56-endless fails ALL_END -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=56
+check successor-m57-strands fails CLEAN_EXIT -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=57
+check successor-m58-parks fails OWN_TASK -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=58
+check successor-m59-own-value fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=59
+check successor-m60-strict fails COUNTS -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=60
+check successor-m61-silent fails WAKES -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=61
+check successor-in-order fails IN_ORDER -DSUCCESSOR=1 -DPASS=0 -DORDER=1 -DBUDGET=1
 check admit-m46-counts-taken fails COUNTED -DLEVEL=2 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
 
 ((ran > 0)) || fail "no configuration has that name"
