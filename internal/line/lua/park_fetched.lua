@@ -92,7 +92,7 @@ local function park(group, id, task, message, now)
     redis.call('SET', group.notify, '1', 'PX', math.floor(set.told))
   end
   keep(found[10], id, delay)
-  -- The field pending_since stays: asynq reads that of pending tasks alone, and sets it when a task becomes one.
+  redis.call('HDEL', task, 'pending_since') -- asynq sets it when the task becomes pending; until then it costs memory
   redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting,
     'railtoken:wait', packed(found[6] or 0, deadline, place - micros(), group.record), 'railtoken:waiters', group.waiters)
   redis.call('ZADD', group.prefix .. 'retry', at, id)
