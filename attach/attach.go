@@ -258,8 +258,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 }
 
 // Unlocked wraps a handler that needs no exclusion. Its tasks run without locks, but the server knows that they occupy
-// a slot. Without it, the server would count their slots as free, and let tasks wait on standby in slots that these
-// tasks need.
+// a slot. Without it, the server would count their slots as free, and tasks that wait for a slot as lost wakes.
 func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.server.Budget.Occupy(next) }
 
 // Waits reports whether err means that the task is waiting for its keys, or for lock servers that cannot be reached.

@@ -22,10 +22,9 @@
 // # Shutdown
 //
 // Call [Attached.Close] once the servers have shut down (Run has returned), and close the client after that. A shutdown
-// waits for tasks that wait in their slots: at most half a second with the default strategy, at most Max with
-// middleware.Wait, and up to a minute more for a task that collects several keys. asynq's ShutdownTimeout ends these
-// waits, too. To park these tasks at once, start the server with Start instead of Run, and call [Attached.Stop] before
-// Shutdown.
+// waits for tasks that wait in their slots: at most Max with middleware.Wait, and up to a minute more for a task that
+// collects several keys. asynq's ShutdownTimeout ends these waits, too. To park these tasks at once, start the server with
+// Start instead of Run, and call [Attached.Stop] before Shutdown.
 //
 // # Redis and its user
 //

@@ -36,7 +36,7 @@ func TestALateReleaseWakesTheNextTask(t *testing.T) {
 	t.Cleanup(func() { _ = single.Close() })
 	parked, ran := make(chan struct{}, 10), make(chan struct{}, 10)
 	a := r.attach(asynq.Config{}, attach.Options{
-		Locker: single, RedisKeys: single.RedisKeys, Strategy: middleware.Requeue{Standby: -1, Delay: time.Hour},
+		Locker: single, RedisKeys: single.RedisKeys, Strategy: middleware.Requeue{Delay: time.Hour},
 		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Parked {
 				parked <- struct{}{}

@@ -78,7 +78,7 @@ func TestAReleaseOutsideOfTasksWakesTheNextOfEachKey(t *testing.T) {
 					var mu sync.Mutex
 					woken := map[string]int{}
 					a := r.attach(asynq.Config{Concurrency: 4}, attach.Options{
-						Locker: open(r), Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1},
+						Locker: open(r), Strategy: middleware.Requeue{Delay: time.Hour},
 						Observer: func(_ context.Context, e middleware.Event) {
 							if e.Kind == middleware.Woke && e.Cause == middleware.ByRelease {
 								mu.Lock()
@@ -120,7 +120,7 @@ func TestAReleaseOutsideOfTasksKeepsTheSequence(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := r.attach(asynq.Config{Concurrency: 4, Queues: map[string]int{"default": 1, "late": 1}}, attach.Options{
-		Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO},
+		Strategy: middleware.Requeue{Delay: time.Hour, Order: middleware.FIFO},
 	})
 	producer := a.Producer(nil)
 	ran := make(chan string, 4)
@@ -162,7 +162,7 @@ func TestAWakeOutsideOfTasksIsRetried(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := r.attach(asynq.Config{Concurrency: 2},
-		attach.Options{Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1}})
+		attach.Options{Strategy: middleware.Requeue{Delay: time.Hour}})
 	ran := make(chan string, 1)
 	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		ran <- string(task.Payload())

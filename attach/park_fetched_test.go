@@ -17,6 +17,7 @@ import (
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -34,7 +35,13 @@ type hotKey struct {
 
 func newHotKey(t *testing.T, opts attach.Options, observers ...func(middleware.Event)) *hotKey {
 	t.Helper()
-	h := &hotKey{rig: newRig(t), began: make(chan string, 1000), parked: make(chan string, 1000), end: make(chan struct{})}
+	return newRig(t).hotKey(opts, observers...)
+}
+
+func (r *rig) hotKey(opts attach.Options, observers ...func(middleware.Event)) *hotKey {
+	t := r.T
+	t.Helper()
+	h := &hotKey{rig: r, began: make(chan string, 1000), parked: make(chan string, 1000), end: make(chan struct{})}
 	h.sent.counts = map[string]int{}
 	h.client.AddHook(&h.sent)
 	h.producer = h.produce()
@@ -72,7 +79,7 @@ func newHotKey(t *testing.T, opts attach.Options, observers ...func(middleware.E
 
 func TestATaskOfAHeldKeyIsParkedWithoutARun(t *testing.T) {
 	t.Parallel()
-	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{}})
 	const tasks = 200
 	for i := range tasks {
 		h.record(h.producer, "hot", asynq.TaskID(fmt.Sprintf("t%d", i)))
@@ -109,8 +116,8 @@ func TestOtherStrategiesDecideInARun(t *testing.T) {
 		state    asynq.TaskState
 	}{
 		{middleware.FailFast{}, asynq.TaskStateArchived},
-		{middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}}, asynq.TaskStateRetry},
-		{middleware.Wait{Max: time.Millisecond}.Then(middleware.Requeue{Standby: -1}), asynq.TaskStateRetry},
+		{middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}}, asynq.TaskStateRetry},
+		{middleware.Wait{Max: time.Millisecond}.Then(middleware.Requeue{}), asynq.TaskStateRetry},
 	} {
 		t.Run(fmt.Sprintf("%T", tt.strategy), func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +135,7 @@ func TestOtherStrategiesDecideInARun(t *testing.T) {
 // asynq ends such a task by itself, without its handler.
 func TestAnOverdueTaskIsNotParkedAgain(t *testing.T) {
 	t.Parallel()
-	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1, Delay: 100 * time.Millisecond}})
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Delay: 100 * time.Millisecond}})
 	info := h.record(h.producer, "hot", asynq.TaskID("late"), asynq.MaxRetry(0), asynq.Deadline(time.Now().Add(2*time.Second)))
 	receive(t, h.parked)
 	h.settled(info, asynq.TaskStateArchived)
@@ -152,7 +159,7 @@ func TestLostParksAndAShutdownStrandNoTask(t *testing.T) {
 	began, end := make(chan string, tasks+10), make(chan struct{})
 	serve := func(client *redis.Client) (stop func()) {
 		a, err := attach.New(client, asynq.Config{Concurrency: 4, LogLevel: asynq.FatalLevel},
-			attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+			attach.Options{Strategy: middleware.Requeue{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,17 +221,24 @@ func TestAHandOffIsReportedAsNoLoss(t *testing.T) {
 	for range tasks {
 		r.record(producer, "hot")
 	}
-	var lost, handedOff atomic.Int64
+	var lost atomic.Int64
 	ended := make(chan struct{}, tasks)
 	a := r.attach(asynq.Config{Concurrency: 8}, attach.Options{Observer: func(_ context.Context, e middleware.Event) {
-		switch {
-		case e.Kind == middleware.Lost:
+		if e.Kind == middleware.Lost {
 			lost.Add(1)
-		case e.Kind == middleware.Woke && e.Cause == middleware.ByStandby:
-			handedOff.Add(1)
 		}
 	}})
-	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+	var tokens []int64
+	var mu sync.Mutex
+	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		lease, _ := locking.FromContext(ctx)
+		token, err := lease.Fence(ctx)
+		mu.Lock()
+		tokens = append(tokens, token)
+		mu.Unlock()
+		if err != nil {
+			return err
+		}
 		<-time.After(time.Millisecond) // the work
 		ended <- struct{}{}
 		return nil
@@ -233,15 +247,21 @@ func TestAHandOffIsReportedAsNoLoss(t *testing.T) {
 		receive(t, ended)
 	}
 	r.wantNoLocks()
-	if n := lost.Load(); n > 0 || handedOff.Load() == 0 {
-		t.Errorf("%d leases were lost, %d tasks woken for standby", n, handedOff.Load())
+	handedOff := 0
+	for i, token := range tokens {
+		if i > 0 && token == tokens[i-1]+1 {
+			handedOff++
+		}
+	}
+	if n := lost.Load(); n > 0 || !slices.IsSorted(tokens) || handedOff < tasks/2 {
+		t.Errorf("%d leases were lost; %d tasks were handed theirs; the tokens are %v", n, handedOff, tokens)
 	}
 }
 
 // A subscription outlives the tasks that wait, so that none of them is missed.
 func TestAKeyThatNoTaskWaitsForCostsNoWake(t *testing.T) {
 	t.Parallel()
-	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{}})
 	h.record(h.producer, "hot")
 	receive(t, h.parked)
 	close(h.end)
@@ -261,7 +281,8 @@ func TestAKeyThatNoTaskWaitsForCostsNoWake(t *testing.T) {
 	}
 }
 
-// Release, wake and fetch are one script. Every task is reported as woken once.
+// Release, wake and fetch are one script. Every task is reported as woken once. No lease is handed off, so that all tasks keep
+// their turns.
 func TestTasksOfAKeyWakeOneAnotherAsTheyAreDone(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]string{"one key": "hot", "two keys": "cold,hot"} {
@@ -269,7 +290,14 @@ func TestTasksOfAKeyWakeOneAnotherAsTheyAreDone(t *testing.T) {
 			t.Parallel()
 			const tasks = 40
 			woken := make(chan string, 2*tasks)
-			h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}}, func(e middleware.Event) {
+			r := newRig(t)
+			single, err := locking.NewSingle(r.client, locking.SingleOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = single.Close() })
+			gate := locking.NewGate(single, locking.GateOptions{HandOffs: -1})
+			h := r.hotKey(attach.Options{Locker: gate, RedisKeys: single.RedisKeys}, func(e middleware.Event) {
 				if e.Kind == middleware.Woke && e.Cause == middleware.ByRelease && e.Key == "hot" {
 					woken <- e.Next.ID
 				}
@@ -311,7 +339,7 @@ func TestAnAcknowledgementWithoutWaitersWakesNone(t *testing.T) {
 	reading := make(chan struct{})
 	read := sync.OnceFunc(func() { close(reading) })
 	defer read()
-	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}}, func(e middleware.Event) {
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{}}, func(e middleware.Event) {
 		if e.Kind == middleware.Woke && e.Key == "a" { // what the same reply says of b is read afterwards
 			<-reading
 		}

@@ -49,7 +49,7 @@ func TestOnlyAFailedTaskIsLoggedAsExhausted(t *testing.T) {
 	var log warnings
 	parked, end := make(chan string, 100), make(chan struct{})
 	a := r.attach(asynq.Config{Concurrency: 4, Logger: &log, LogLevel: asynq.WarnLevel}, attach.Options{
-		Strategy: middleware.Requeue{Standby: -1},
+		Strategy: middleware.Requeue{},
 		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Parked {
 				parked <- e.Task.ID

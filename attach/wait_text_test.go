@@ -13,7 +13,7 @@ import (
 
 func TestEveryWaitHasOneTextUntilItEnds(t *testing.T) {
 	t.Parallel()
-	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{}})
 	var tasks []*asynq.TaskInfo
 	const most = 50 // the first by a call of its own, others by the script that fetches them
 	for i := range most {

@@ -36,7 +36,7 @@
 // which [Inspector.Sequence] lists. They join it when EnqueueInOrder of attach.Producer or worker.Client enqueues them,
 // or else when they first run, and leave it when they are done. Only the first task of a sequence takes the lock.
 //
-// Tasks that wait for a key in their worker slots, on standby, are not parked and not listed.
+// Tasks that wait for a key in their worker slots or in a server's memory are not parked and not listed.
 //
 // # Redis
 //

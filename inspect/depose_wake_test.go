@@ -22,7 +22,7 @@ func TestADepositionWakesTheFirstWaiterAlone(t *testing.T) {
 			began, proceed, parked := make(chan string, 10), make(chan struct{}), make(chan struct{}, 10)
 			var woken atomic.Int32
 			r.serve(attach.Options{
-				Strategy: middleware.Requeue{Standby: -1},
+				Strategy: middleware.Requeue{},
 				Observer: func(_ context.Context, e middleware.Event) {
 					switch {
 					case e.Kind == middleware.Parked:

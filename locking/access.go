@@ -65,6 +65,15 @@ func (access) Defer(l *Lease, done func(colocated.Outcome, error)) *colocated.Re
 	return nil
 }
 
+func (access) Succeed(l Locker, keys []string, opts Options) (turn <-chan *Lease, leave func(), ok bool) {
+	if l, is := l.(interface {
+		succeed(keys []string, opts Options) (turn <-chan *Lease, leave func(), ok bool)
+	}); is {
+		return l.succeed(keys, opts)
+	}
+	return nil, nil, false
+}
+
 func (access) Forgive(ctx context.Context, stopping <-chan struct{}, l *Lease) {
 	l.forgive(ctx, stopping)
 }

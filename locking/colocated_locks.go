@@ -156,8 +156,8 @@ func (g *singleGrant) scriptedRelease() *colocated.Release {
 }
 
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
-// is lost, was handed off, or is released already. Until the call is answered or late, the Gate takes the keys for held:
-// while Redis cannot be reached, callers must learn that, and not wait for a holder.
+// is lost or is released already. A lease that was handed off stays locked. Until the call is answered or late, the Gate takes
+// the keys for held: while Redis cannot be reached, callers must learn that, and not wait for a holder.
 func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, error)) (deferred *colocated.Release) {
 	if l.Err() != nil {
 		return nil
@@ -165,11 +165,13 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 	l.release.Do(func() {
 		holder := l.heldBy()
 		ended, lost := l.beginRelease(holder)
-		if !ended {
-			return
-		}
 		deferred = grant.scriptedRelease()
+		if !ended {
+			deferred, holder = grant.keptRelease(), nil
+			deferred.HandsOff = l.offset+2 < int64(grant.block) // the next one may hand it off again
+		}
 		if holder != nil {
+			deferred.Awaited, deferred.HandsOff = holder.awaited(), grant.block > 1
 			deferred.IfLate(func() { holder.released(l, true) })
 		}
 		deferred.Then(func(o colocated.Outcome, err error) {
@@ -185,4 +187,13 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 		l.releaseErr = lost
 	})
 	return deferred
+}
+
+// keptRelease returns what a script does with keys that were handed off: it releases none, and nothing else must.
+func (g *singleGrant) keptRelease() *colocated.Release {
+	r := colocated.NewRelease(g.parts[0].redisKeys, g.owner, g.tops, func(context.Context, bool) (colocated.Outcome, error) {
+		return colocated.Outcome{}, nil
+	})
+	r.Kept = true
+	return r
 }

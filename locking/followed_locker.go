@@ -41,6 +41,8 @@ type follower struct {
 	report func(keys []string)
 }
 
+func (f *follower) awaited() bool { return f.inner != nil && f.inner.awaited() }
+
 func (f *follower) handOff(l *Lease) bool { return f.inner != nil && f.inner.handOff(l) }
 
 func (f *follower) released(l *Lease, notify bool) bool {

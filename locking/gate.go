@@ -85,6 +85,8 @@ type hold struct {
 	opts Options // of the attempt
 	err  error   // its outcome
 
+	successor *successor // may be nil
+
 	notifyUntil time.Time            // until when callers of this process have subscribed to the release
 	subscribed  map[string]time.Time // until when this process has subscribed on the servers, by key
 }

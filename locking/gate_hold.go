@@ -5,30 +5,61 @@ import (
 	"time"
 )
 
-// handOff gives a lease that is being released to the first waiter, if that is fair and safe, and reports whether it
-// did.
+// handOff gives a lease that is being released to the first waiter, or else to the successor, if that is fair and safe, and
+// reports whether it did.
 func (h *hold) handOff(l *Lease) bool {
 	g := h.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.lease != l || h.freed || h.left == 0 || len(g.entries[h.keys[0]].queue) == 0 {
+	if h.lease != l || h.freed || h.left == 0 {
+		return false
+	}
+	if s := h.successor; !h.isAwaited() {
+		if s == nil || !h.handOver(l, s.opts) {
+			return false
+		}
+		h.successor = nil
+		s.turn <- h.lease
+		return true
+	}
+	if len(g.entries[h.keys[0]].queue) == 0 {
 		return false
 	}
 	w := g.entries[h.keys[0]].queue[0]
-	if w.busy || w.opts.MaxHold > h.opts.MaxHold || !slices.Equal(w.keys, h.keys) || !g.isFirst(w) {
-		return false
-	}
-	next := l.next(h, w.opts)
-	if next == nil {
+	if w.busy || w.opts.MaxHold > h.opts.MaxHold || !slices.Equal(w.keys, h.keys) || !g.isFirst(w) || !h.handOver(l, w.opts) {
 		return false
 	}
 	w.group.refused, w.group.down = nil, time.Time{} // the servers have answered since
 	g.dequeue(w)
-	h.lease, h.label, h.since = next, w.opts.Label, time.Now()
-	h.left--
 	w.busy = true
-	w.turn <- turn{lease: next}
+	w.turn <- turn{lease: h.lease}
 	return true
+}
+
+// handOver gives a hold the next lease, and reports false if there is none. The caller holds the mutex.
+func (h *hold) handOver(l *Lease, opts Options) bool {
+	next := l.next(h, opts)
+	if next == nil {
+		return false
+	}
+	h.lease, h.label, h.since = next, opts.Label, time.Now()
+	h.left--
+	return true
+}
+
+// awaited reports whether callers of this process wait for one of the keys.
+func (h *hold) awaited() bool {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	return h.isAwaited()
+}
+
+// isAwaited does what awaited does. The caller holds the mutex.
+func (h *hold) isAwaited() bool {
+	return slices.ContainsFunc(h.keys, func(key string) bool {
+		e := h.gate.entries[key]
+		return e != nil && len(e.queue) > 0
+	})
 }
 
 // released ends the hold of a released lease, and returns whether other callers must be notified.

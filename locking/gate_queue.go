@@ -154,6 +154,10 @@ func (g *Gate) free(h *hold, except *waiter) {
 	if h.lease == nil {
 		close(h.ready)
 	}
+	if h.successor != nil {
+		h.successor.turn <- nil
+		h.successor = nil
+	}
 	for _, key := range h.keys {
 		g.entries[key].hold = nil
 	}

@@ -52,6 +52,8 @@ type Lease struct {
 type holder interface {
 	// handOff offers the keys of a lease that is being released to the next caller, and reports whether there is one.
 	handOff(l *Lease) bool
+	// awaited reports whether callers wait for one of the keys.
+	awaited() bool
 	// released is called after the backend has released the lease. Its argument and its result say whether the release
 	// must notify other callers.
 	released(l *Lease, notify bool) bool

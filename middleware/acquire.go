@@ -9,14 +9,11 @@ import (
 
 // acquire locks the keys. As long as another holder has one of them, it does what the strategy decides.
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
-	defer func() { r.stopWaiting(ctx, lease != nil) }()
+	defer r.stopWaiting()
 	lease, held, err := r.tryInOrder(ctx)
-	if !r.active.Woken() && err == nil {
-		r.SlotBudget.came(lease == nil)
-	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := (d.Outcome == Park || d.Outcome == WaitInSlot && d.Standby) && r.starves(ctx, held)
+		collects := d.Outcome == Park && r.starves(ctx, held)
 		if d.Outcome == Park && !collects {
 			d = r.stay(ctx, d)
 		}
@@ -24,7 +21,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		case collects || d.Outcome == WaitInSlot:
 			lease, held, err = r.waitFor(ctx, held, d, collects)
 		case d.Outcome == Park:
-			r.stopWaiting(ctx, false)
+			r.stopWaiting()
 			return nil, r.park(ctx, d, held)
 		case d.Outcome < Archive || d.Outcome > WaitInSlot:
 			return nil, r.undecided(ctx, held, fmt.Errorf("middleware: the strategy returned the outcome %q, "+
@@ -43,9 +40,7 @@ func (r *run) waitFor(ctx context.Context, held *locking.HeldError, d Decision, 
 	ended := r.parkIfCancelled(ctx, held)
 	switch {
 	case collects:
-		lease, next, err = r.collect(ctx, held)
-	case d.Standby:
-		lease, next, err = r.waitOnStandby(ctx, d)
+		lease, next, err = r.collect(ctx)
 	default:
 		if err = r.waitInSlot(ctx, d); err == nil {
 			lease, next, err = r.tryInOrder(ctx)

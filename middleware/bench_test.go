@@ -11,8 +11,7 @@ import (
 func BenchmarkDecide(b *testing.B) {
 	now := time.Now()
 	conflict := middleware.Conflict{
-		Key: "order:1042", Attempt: 1, FirstAt: now, Now: now, Deadline: now.Add(time.Hour), Standby: 1, Hold: 5 * time.Millisecond,
-		Pickup: 2 * time.Millisecond, MayWait: true, MayStandBy: true,
+		Key: "order:1042", Attempt: 1, FirstAt: now, Now: now, Deadline: now.Add(time.Hour), MayWait: true,
 	}
 	for name, strategy := range map[string]middleware.Strategy{
 		"requeue": middleware.Requeue{}, "wait then requeue": middleware.Wait{}.Then(middleware.Requeue{}), "fail fast": middleware.FailFast{},

@@ -54,7 +54,7 @@ func (r *run) parkIfCancelled(ctx context.Context, held *locking.HeldError) (end
 	if d.Delay <= 0 {
 		d.Delay = defaultDelay(held.Holder)
 	}
-	w := &cancelledWait{tell: func(p line.Parked) { r.parked(ctx, held, d, p) }}
+	w := &cancelledWait{tell: func(p line.Parked) { r.parked(ctx, held, p) }}
 	r.active.Park(held.Key, r.parkOptions(d, held), w.note)
 	return func(err error) error {
 		if _, waiting := waits(err); waiting { // it is postponed

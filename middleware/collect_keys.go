@@ -27,9 +27,8 @@ func (r *run) starves(ctx context.Context, held *locking.HeldError) bool {
 
 // collect locks the keys one after another, outside the SlotBudget. When its time is up, or a holder will not end soon, it
 // returns the holder of the key that it lacks.
-func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
+func (r *run) collect(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
-	defer r.SlotBudget.standby.Want(r.keys)()
 	defer r.SlotBudget.collecting.Store(false)
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout(ctx))
@@ -37,8 +36,8 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 		r.collecting(ending)
 		r.collecting = nil
 	}()
-	r.stopWaiting(ctx, false)
-	waiting, cancel := r.untilStopping(ctx, time.Now().Add(r.collectTime(ctx, r.holdOf(held.Key))))
+	r.stopWaiting()
+	waiting, cancel := r.untilStopping(ctx, time.Now().Add(r.collectTime(ctx, r.meanHold())))
 	defer cancel()
 	lease, err := r.lockEach(ctx, waiting)
 	return r.endWait(ctx, lease, err)

@@ -16,7 +16,6 @@ import (
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // serveKeys runs a server with a gate and a budget of its own for tasks whose payload is the list of their keys.
@@ -243,58 +242,4 @@ func TestATaskThatCollectsInVainGivesBackItsKeys(t *testing.T) {
 			})
 		})
 	}
-}
-
-// briefly keeps a task on standby for a tenth of a second, and then retries it later.
-type briefly struct{}
-
-func (briefly) Decide(c middleware.Conflict) middleware.Decision {
-	if c.Attempt > 1 {
-		return middleware.Decision{Outcome: middleware.Retry, Delay: time.Minute}
-	}
-	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, StandbyLimit: 2, WaitUntil: c.Now.Add(100 * time.Millisecond)}
-}
-
-func TestCollectingOnStandbyEndsWithIt(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(r *rig) {
-		r.hold("b")
-		p := r.process(8, briefly{}, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-		p.warmUp(r)
-		locked := func() bool { return r.client.Exists(context.Background(), "railtoken:lock:{a}").Val() == 1 }
-		for range 2 {
-			r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3))
-			r.until(time.Second, "a is collected", locked)
-			began := time.Now()
-			r.until(time.Second, "a is free", func() bool { return !locked() })
-			if took := time.Since(began); took < 50*time.Millisecond || took > 150*time.Millisecond {
-				r.Errorf("a was kept for %v, want some 100ms", took)
-			}
-			r.until(time.Second, "none waits in its slot", func() bool { return p.budget.InUse() == 0 })
-		}
-	})
-}
-
-func TestATaskThatStarvesCollectsBesideOneOnStandby(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(r *rig) {
-		r.hold("b")
-		p := r.process(8, briefly{}, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-		p.warmUp(r)
-		inspector := asynq.NewInspectorFromRedisClient(r.client)
-		if err := inspector.PauseQueue("default"); err != nil {
-			r.Fatal(err)
-		}
-		r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3))
-		r.refusedOften(r.enqueue(payload{Key: "aa,b"}, asynq.MaxRetry(3)), 3)
-		if err := inspector.UnpauseQueue("default"); err != nil {
-			r.Fatal(err)
-		}
-		r.until(time.Second, "both collect", func() bool {
-			return r.client.Exists(context.Background(), "railtoken:lock:{a}", "railtoken:lock:{aa}").Val() == 2
-		})
-		if n := p.budget.InUse(); n != 1 {
-			r.Errorf("%d tasks take slots of the budget, want the one on standby", n)
-		}
-	})
 }

@@ -17,7 +17,7 @@ func TestAWaitingTaskEndsAtItsDeadline(t *testing.T) {
 		lease := r.hold("order:1")
 		defer r.giveBack(lease)
 		ended := make(chan error, 1)
-		opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1})
+		opts := r.options(middleware.Requeue{Delay: time.Hour})
 		r.serve(opts, asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
 			ended <- err
 		})}, func(context.Context, *asynq.Task) error { return nil })

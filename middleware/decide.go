@@ -18,12 +18,12 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	c := r.facts(now, held)
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.order == BestEffort && r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
 	d := r.Strategy.Decide(c)
-	if d.Outcome == WaitInSlot &&
-		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster
-		c.MayWait = false
-		d = r.Strategy.Decide(c)
+	if d.Outcome == WaitInSlot && !r.waiting {
+		if r.waiting = r.SlotBudget.take(); !r.waiting { // another task was faster
+			c.MayWait = false
+			d = r.Strategy.Decide(c)
+		}
 	}
 	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
 		c.MayWait = false
@@ -40,30 +40,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 
 // facts returns what a strategy is told about a conflict, except the task's deadline and whether it may wait.
 func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
-	state := r.SlotBudget.standby.State(held.Key)
-	if state.Hold == 0 {
-		state.Hold = r.meanHold()
-	}
 	return Conflict{
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
-		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
-		Reserved: r.reserved == held.Key, Ahead: r.seq.ahead(),
+		Now: now, Waited: now.Sub(r.firstAt), Ahead: r.seq.ahead(),
 	}
-}
-
-// reserveSlot reserves what waiting in the slot needs: a share of the budget and, on standby, room for the key.
-func (r *run) reserveSlot(ctx context.Context, key string, d Decision, reserved bool) bool {
-	if r.standby != "" && (!d.Standby || r.standby != key) {
-		r.leaveStandby(ctx, false)
-	}
-	if d.Standby && r.standby == "" {
-		if !r.SlotBudget.standby.Enter(key, d.StandbyLimit, reserved) {
-			return false
-		}
-		r.standby = key
-	}
-	if !r.waiting {
-		r.waiting = r.SlotBudget.take()
-	}
-	return r.waiting
 }

@@ -3,8 +3,7 @@
 // [Lock] returns an asynq middleware. For each task it locks the keys that a [KeyFunc] returns, runs the handler with a
 // context that ends when the lease is lost, releases the keys and wakes the next task. When another task holds a key, a
 // [Strategy] decides what happens: [FailFast] ends the task at once, [Wait] keeps it in the worker slot for a while,
-// and [Requeue] parks it in asynq's retry set and frees the slot. If the key is usually held only briefly, Requeue
-// keeps the next task on standby in its slot.
+// and [Requeue] parks it in asynq's retry set and frees the slot.
 //
 // Most programs call attach.Attached.Lock, or use package worker: both call Lock with everything that parking needs.
 // Call Lock yourself only for a server that never parks tasks:
@@ -55,8 +54,7 @@
 // # Order
 //
 // With [BestEffort], the default, a release wakes the task that was parked first. This is the usual order, but it is
-// not guaranteed: a task that arrives while the key is free takes it, and of several tasks on standby the fastest gets
-// it.
+// not guaranteed: a task that arrives while the key is free takes it, and one that waits in memory is handed it.
 //
 // With [FIFO] and [StrictFIFO], the tasks of a key run in the order in which they arrived, across all queues and
 // processes, provided that
@@ -77,22 +75,14 @@
 // limit on age if there is one. Choose its retries and their delays accordingly. If it is deleted by hand, the tasks
 // behind it notice when their own timers end.
 //
-// # Standby
+// # Successors
 //
-// A woken task takes a few milliseconds to arrive. So [Requeue], in BestEffort order, keeps the next tasks of a briefly
-// held key in their slots: a key that is held for at most a quarter of a second on average. Usually one task is enough;
-// Standby (4) is the limit. Such a wait lasts at most half a second, and at most a hundredth of the time until the task's
-// timeout or deadline, which is meant for the handler. Then the task is parked. The wait ends at once when the server
-// shuts down.
+// A woken task takes a few milliseconds to arrive. So where locks are taken with the tasks, in BestEffort order, [Requeue]
+// keeps one task in memory, in no slot, while a task of the same server has its keys: if they are held for 1 to 250 ms on
+// average, and for half a second at most. It is handed the lease when that task ends.
 //
-// A task on standby takes no slot from other tasks. It needs a server with at least four slots, and either
-//
-//   - another slot that has been free for 20 ms,
-//   - or more than a sixteenth of the slots free while nearly all arriving tasks are refused, and could not use them.
-//
-// A task that was woken for standby needs neither any more when it arrives. All waits in slots, including those of [Wait],
-// draw on one budget of the server, so that hot keys cannot fill the slots. The exception is a task that collects several
-// keys.
+// Tasks that [Wait] keeps in their slots draw on one budget of the server, so that hot keys cannot fill the slots. The
+// exception is a task that collects several keys.
 //
 // # Several keys
 //
@@ -101,10 +91,8 @@
 // collect its keys: it locks them one after another, in sorted order, and keeps those that it has while it waits in its
 // slot for the next.
 //
-// A task on standby first waits for all keys at once, for twice the mean hold times the number of places on standby. If
-// enough of its standby is left, it then collects until its standby ends. A task that has been refused twice collects
-// before it is parked or on standby again: outside the budget, for 3 s to 1 min depending on how long keys are
+// A task that has been refused twice collects before it is parked again, for 3 s to 1 min depending on how long keys are
 // held, and for at most a quarter of its MaxHold and of the time before its deadline. On each server, at most one task
-// of each kind collects at a time. A handler that locks further keys itself while it holds some can block such a task,
-// and be blocked by it, until that time is up.
+// collects at a time. A handler that locks further keys itself while it holds some can block such a task, and be blocked
+// by it, until that time is up.
 package middleware

@@ -66,7 +66,7 @@ func ExampleWait_Then() {
 	strategy := middleware.Wait{Max: 250 * time.Millisecond}.Then(middleware.Requeue{})
 
 	now := time.Now()
-	c := middleware.Conflict{Key: "order:1042", FirstAt: now, Now: now, Attempt: 1, MayWait: true, MayStandBy: true}
+	c := middleware.Conflict{Key: "order:1042", FirstAt: now, Now: now, Attempt: 1, MayWait: true}
 	fmt.Println("at first it waits in its slot:", strategy.Decide(c).Outcome == middleware.WaitInSlot)
 	c.Now = now.Add(250 * time.Millisecond)
 	fmt.Println("then it is parked:", strategy.Decide(c).Outcome == middleware.Park)

@@ -35,7 +35,7 @@ func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
 	changes := map[string][]broker.Kind{"the fetch": {broker.Fetch}, "the acknowledgements": {broker.Ack}, "both": {broker.Fetch, broker.Ack}}
 	for name, strategy := range map[string]middleware.Requeue{
-		"standby": {}, "parked": parkAlways(), "in order": inTurn["FIFO"], "elsewhere": {Queue: "slow"},
+		"parked": parkAlways(), "in order": inTurn["FIFO"], "elsewhere": {Queue: "slow"},
 	} {
 		for what, changed := range changes {
 			t.Run(name+"/"+what, func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestALockThatIsGoneMakesNoHotLoop(t *testing.T) {
 					}
 				}
 				ran := make(chan time.Time, 1)
-				opts := r.options(middleware.Requeue{Standby: -1, Order: order})
+				opts := r.options(middleware.Requeue{Order: order})
 				opts.Locker = gate
 				r.serve(opts, asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error {
 					ran <- time.Now()

@@ -36,7 +36,7 @@ import (
 )
 
 // parkAlways returns the strategy of tests that need a task to be parked for certain.
-func parkAlways() middleware.Requeue { return middleware.Requeue{Standby: -1} }
+func parkAlways() middleware.Requeue { return middleware.Requeue{} }
 
 func TestEveryPromiseOfTheListHasItsTest(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func TestRefusalsWakesAndHoldsAreRemembered(t *testing.T) {
 			bubble(t, func(r *rig) {
 				<-time.After(30 * time.Second) // so that all happens in one minute
 				opts := locks(r)
-				opts.Strategy = middleware.Requeue{Standby: -1}
+				opts.Strategy = middleware.Requeue{}
 				opts.Key, opts.Observer = middleware.PayloadKey(func(p payload) string { return p.Key }), r.events.Observe
 				began, end := make(chan struct{}, 10), make(chan struct{})
 				r.serve(opts, asynq.Config{Concurrency: 10}, func(context.Context, *asynq.Task) error {
@@ -74,7 +74,7 @@ func TestAnOldWaitIsRememberedEachMinute(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.looks = lookSeldom
 		r.hold("order:1")
-		opts := r.options(middleware.Requeue{Standby: -1, Delay: time.Hour})
+		opts := r.options(middleware.Requeue{Delay: time.Hour})
 		first := r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		r.enqueue(payload{Key: "order:1"})
 		r.events.await(r, 1, parked)

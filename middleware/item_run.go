@@ -103,7 +103,6 @@ func (r *itemsRun) Park(ctx context.Context, all []*locking.HeldError, refused t
 	requeue, _ := RequeueOf(r.Strategy)
 	d := requeue.Decide(Conflict{
 		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: r.firstAt, Now: time.Now(),
-		hasWaited: true,
 	})
 	for _, other := range all[1:min(len(all), line.MostAwaited)] {
 		r.also = append(r.also, other.Key)

@@ -52,13 +52,8 @@ func (r *run) endsSoon(ctx context.Context, held *locking.HeldError) bool {
 	if !held.Holder.Since.IsZero() {
 		since = max(time.Since(held.Holder.Since), 0)
 	}
-	hold := r.holdOf(held.Key)
+	hold := r.meanHold()
 	return endsWithin(r.collectTime(ctx, hold), hold, since)
-}
-
-// holdOf returns how long a key is held on average, as far as is known.
-func (r *run) holdOf(key string) time.Duration {
-	return max(r.SlotBudget.standby.State(key).Hold, r.meanHold())
 }
 
 // lockEach locks the keys one after another until waiting ends, and keeps those that it has while it waits in its slot
@@ -88,56 +83,14 @@ func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
 
 // lockOne locks one of the keys that a task collects.
 func (r *run) lockOne(ctx, waiting context.Context, key string) ([]*locking.Lease, error) {
-	if r.collecting != nil { // on standby all holds are brief
-		lease, err := r.Locker.Acquire(waiting, []string{key}, r.options())
-		if err == nil {
-			return []*locking.Lease{lease}, nil
-		}
-		if held, ok := errors.AsType[*locking.HeldError](err); ok && !r.endsSoon(ctx, held) {
-			return nil, err
-		}
+	lease, err := r.Locker.Acquire(waiting, []string{key}, r.options())
+	if err == nil {
+		return []*locking.Lease{lease}, nil
+	}
+	if held, ok := errors.AsType[*locking.HeldError](err); ok && !r.endsSoon(ctx, held) {
+		return nil, err
 	}
 	return locking.Collect(waiting, r.Locker, []string{key}, r.options())
-}
-
-// lockOnStandby locks the keys of a task on standby. It first waits for several keys all at once, for twice the mean
-// hold times the number of places on standby, because a task with the same keys hands off all of them at once; not at
-// all while the mean hold is unknown. Then it collects them, once in a run, unless another task on standby does, or too
-// little time is left.
-func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.Lease, error) {
-	if len(r.keys) == 1 || r.collectedOnStandby || r.Queue == nil {
-		return locking.Wait(waiting, r.Locker, r.keys, r.options())
-	}
-	hold := cmp.Or(r.SlotBudget.standby.State(r.standby).Hold, r.meanHold())
-	together, interrupt := context.WithCancel(waiting)
-	defer interrupt()
-	collecting, ended := false, make(chan struct{})
-	timer := time.AfterFunc(2*time.Duration(min(d.StandbyLimit, r.SlotBudget.Slots))*hold, func() {
-		defer close(ended)
-		if time.Until(d.WaitUntil) < time.Duration(len(r.keys))*hold/2 {
-			return
-		}
-		if collecting = r.SlotBudget.collectingOnStandby.CompareAndSwap(false, true); collecting {
-			interrupt()
-		}
-	})
-	defer func() {
-		if timer.Stop() {
-			return
-		}
-		<-ended
-		if collecting {
-			r.SlotBudget.collectingOnStandby.Store(false)
-		}
-	}()
-	lease, err := locking.Wait(together, r.Locker, r.keys, r.options())
-	if lease != nil || together.Err() == nil || waiting.Err() != nil {
-		return lease, err
-	}
-	r.collectedOnStandby = true
-	waiting, cancel := context.WithTimeout(waiting, r.collectTime(ctx, hold))
-	defer cancel()
-	return r.lockEach(ctx, waiting)
 }
 
 // untilStopping returns a context that ends at the given time, or when the server begins to shut down.

@@ -25,7 +25,7 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 	const keys = 6
 	server := redistest.Start(t)
 	r := newRig(t, server.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
-	opts := r.options(middleware.Requeue{Standby: -1})
+	opts := r.options(middleware.Requeue{})
 	opts.Key = func(_ context.Context, task *asynq.Task) (found []string, err error) {
 		err = json.Unmarshal(task.Payload(), &found)
 		return found, err
@@ -110,7 +110,7 @@ func TestTheReleaseOfManyKeysTakesTwoRoundTrips(t *testing.T) {
 			for i := range all {
 				all[i] = fmt.Sprint("key", i)
 			}
-			opts := r.options(middleware.Requeue{Standby: -1})
+			opts := r.options(middleware.Requeue{})
 			opts.Key = func(_ context.Context, task *asynq.Task) (found []string, err error) {
 				err = json.Unmarshal(task.Payload(), &found)
 				return found, err

@@ -34,10 +34,9 @@ const (
 // WakeCause is why a waiting task runs again.
 type WakeCause string
 
-// The causes of a wake. The run that releases a key reports the first two.
+// The causes of a wake.
 const (
-	ByRelease WakeCause = "release" // the key is free
-	ByStandby WakeCause = "standby" // the key will be free soon: the task should wait for it in its slot
+	ByRelease WakeCause = "release" // a run has released the key, or has left it to the next task of its server
 	ByRepair  WakeCause = "repair"  // a task that was woken before has not arrived: the Event has no Task
 	ByTimer   WakeCause = "timer"   // its own timer or an operator has brought the task back; Task and Next are the same
 )
@@ -55,12 +54,12 @@ type Event struct {
 	Waited time.Duration   // of Refused, Ended, Parked and Acquired: how long the wait has lasted
 	Held   time.Duration   // of Lost and Released: time since Acquired
 	// Woken, of Acquired, is the time since a release let the task run: since the wake, for a parked task that found its
-	// keys free, or since the notification, for a task that waited in its slot. It is zero if there was no such release or
-	// its time is unknown: on standby, and after a timer.
+	// keys free, since the notification, for a task that waited in its slot, or since the hand-off, for one that waited in
+	// memory. It is zero after a timer, and if the keys were collected.
 	Woken time.Duration
-	// Took, of Acquired, is the duration of the attempt that locked the keys; zero if they came with the task or after a
-	// wait on standby. Backend is where the locks are: redis, redlock, or the name of the package that implements the
-	// backend.
+	// Took, of Acquired, is the duration of the attempt that locked the keys; zero if they came with the task, were handed
+	// off to it, or were collected. Backend is where the locks are: redis, redlock, or the name of the package that
+	// implements the backend.
 	Took    time.Duration
 	Backend string
 	// Waiters, of Parked, is the number of tasks that wait for the key, including this one. Ahead is the number of tasks

@@ -40,7 +40,7 @@ func (e *events) count(fits func(middleware.Event) bool) (n int) {
 func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
-		"parked": middleware.Requeue{Standby: -1, Delay: 2 * time.Second}, "standby": middleware.Requeue{Delay: 2 * time.Second},
+		"parked":   middleware.Requeue{Delay: 2 * time.Second},
 		"in order": middleware.Requeue{Delay: 2 * time.Second, Order: middleware.FIFO},
 		"in slot":  middleware.Wait{Max: 3 * time.Second}.Then(middleware.Requeue{Delay: 2 * time.Second}),
 	} {
@@ -90,8 +90,8 @@ func TestAcquiredTellsTimeSinceTheRelease(t *testing.T) {
 		most      time.Duration // after the release; zero if it is not known
 		unwatched bool
 	}{
-		"parked":   {middleware.Requeue{Standby: -1, Delay: time.Hour}, time.Second, false},
-		"by timer": {middleware.Requeue{Standby: -1, Delay: time.Second}, 0, true},
+		"parked":   {middleware.Requeue{Delay: time.Hour}, time.Second, false},
+		"by timer": {middleware.Requeue{Delay: time.Second}, 0, true},
 		"in slot":  {middleware.Wait{Max: time.Hour, Initial: time.Hour, Interval: time.Hour}, time.Second, false}, // only a notification wakes it
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestParkedTellsQueueAndPosition(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
-		r.serve(r.options(middleware.Requeue{Standby: -1}), asynq.Config{Concurrency: 1, Queues: map[string]int{"default": 1, "slow": 1}}, func(context.Context, *asynq.Task) error { return nil })
+		r.serve(r.options(middleware.Requeue{}), asynq.Config{Concurrency: 1, Queues: map[string]int{"default": 1, "slow": 1}}, func(context.Context, *asynq.Task) error { return nil })
 		for i, queue := range []string{"slow", "default", "slow"} {
 			task := r.enqueue(payload{Key: "order:1"}, asynq.Queue(queue))
 			if e := r.events.await(r, i+1, parked)[i]; e.Task != task || e.Ahead != i || e.Waiters != i+1 {
@@ -153,30 +153,19 @@ func TestParkedTellsQueueAndPosition(t *testing.T) {
 
 func TestAWakeTellsItsCause(t *testing.T) {
 	t.Parallel()
-	for cause, s := range map[middleware.WakeCause]middleware.Requeue{
-		middleware.ByRelease: {Standby: -1, Delay: time.Hour}, middleware.ByStandby: {Delay: time.Hour}, middleware.ByTimer: {Standby: -1, Delay: time.Second},
-	} {
+	for cause, delay := range map[middleware.WakeCause]time.Duration{middleware.ByRelease: time.Hour, middleware.ByTimer: time.Second} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
-				opts := r.options(s)
-				opts.Locker, opts.RedisKeys = locking.NewGate(r.locker, locking.GateOptions{}), nil
 				began, goOn := make(chan bool), make(chan bool)
-				r.serve(opts, asynq.Config{Concurrency: 8}, func(context.Context, *asynq.Task) error {
+				r.serve(r.options(middleware.Requeue{Delay: delay}), asynq.Config{Concurrency: 8}, func(context.Context, *asynq.Task) error {
 					began <- true
 					<-goOn
 					return nil
 				})
-				var last delayqueue.Task
-				tasks := 2
-				if cause == middleware.ByStandby {
-					tasks = 3 // the second takes the key, and the third its place
-				}
-				for range tasks {
-					last = r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
-					<-time.After(50 * time.Millisecond)
-				}
+				r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 				<-began
+				last := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 				r.events.await(r, 1, parked)
 				if cause == middleware.ByTimer {
 					<-time.After(3 * time.Second)
@@ -185,10 +174,8 @@ func TestAWakeTellsItsCause(t *testing.T) {
 				if e := r.events.await(r, 1, wokeBy(cause))[0]; e.Key != "order:1" || e.Next != last || (e.Task == last) != (cause == middleware.ByTimer) {
 					r.Errorf("%+v", e)
 				}
-				for range tasks - 1 {
-					<-began
-					goOn <- true
-				}
+				<-began
+				goOn <- true
 			})
 		})
 	}
@@ -234,7 +221,7 @@ func TestAProducersWaitIsTold(t *testing.T) {
 		}
 	}
 	// Its first run is refused again: the wait goes on.
-	r.serve(r.options(middleware.Requeue{Standby: -1}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+	r.serve(r.options(middleware.Requeue{}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 	if err := r.inspect.RunTask("default", "a"); err != nil {
 		t.Fatal(err)
 	}

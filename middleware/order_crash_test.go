@@ -130,7 +130,7 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 	// Their timers are random, so each kind is looked at four times.
 	const tasks, rounds = crowdTasks, 4
 	looks := map[string]int{}
-	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO, Standby: -1}} {
+	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO}} {
 		for range rounds {
 			bubble(t, func(r *rig) {
 				counted := make(chan struct{})

@@ -53,11 +53,10 @@ func (r *rig) timer(t delayqueue.Task) {
 	}
 }
 
-// inEachOrder runs a test in virtual time for each strategy that keeps the order. Its tasks wait parked only.
+// inEachOrder runs a test in virtual time for each strategy that keeps the order.
 func inEachOrder(t *testing.T, test func(r *rig, strategy middleware.Requeue)) {
 	t.Helper()
 	for name, strategy := range inTurn {
-		strategy.Standby = -1
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) { test(r, strategy) })

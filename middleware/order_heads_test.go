@@ -367,7 +367,7 @@ func TestNoHeadHoldsUpItsKey(t *testing.T) {
 						setting(t, func(r *rig) {
 							key := fmt.Sprint("order-", headKeys.Add(1))
 							h := &headRig{rig: r, key: key, other: "first-of-" + key, order: order, end: make(chan struct{})}
-							h.looks, h.opts = lookSeldom, r.options(middleware.Requeue{Order: order, Standby: -1})
+							h.looks, h.opts = lookSeldom, r.options(middleware.Requeue{Order: order})
 							h.cfg = asynq.Config{
 								Concurrency: 4, Queues: map[string]int{h.key: 1, h.other: 1},
 								RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return headDelay },

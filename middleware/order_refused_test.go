@@ -100,9 +100,7 @@ func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 				})
 				s := &script{}
 				outside.queued(queue, 1, 3, asynq.Queue(queue), asynq.MaxRetry(retries))
-				strategy := inTurn["FIFO"]
-				strategy.Standby = -1
-				r.serve(r.options(strategy), asynq.Config{Concurrency: 3, Queues: map[string]int{queue: 1}}, s.handle)
+				r.serve(r.options(inTurn["FIFO"]), asynq.Config{Concurrency: 3, Queues: map[string]int{queue: 1}}, s.handle)
 				receive(t, released)
 				s.sees(r, prompt, 1, 2, 3)
 				r.until(prompt, "the sequence is left", func() bool {

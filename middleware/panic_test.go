@@ -37,9 +37,8 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 		middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Parked, middleware.Woke,
 	} {
 		for name, s := range map[string]middleware.Requeue{
-			"on standby": {Delay: time.Hour},
-			"parked":     {Delay: time.Hour, Standby: -1},
-			"in order":   {Delay: time.Hour, Standby: -1, Order: middleware.FIFO},
+			"parked":   {Delay: time.Hour},
+			"in order": {Delay: time.Hour, Order: middleware.FIFO},
 		} {
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -171,7 +170,7 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		ran <- id
 		return nil
 	})
-	opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1})
+	opts := r.options(middleware.Requeue{Delay: time.Hour})
 	opts.SlotBudget = 2
 	hook.set(&opts, &handle, func() {
 		if armed.CompareAndSwap(true, false) {
@@ -242,7 +241,7 @@ func TestAPanicGivesBackCollectedKeys(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		a, b := r.hold("a"), r.hold("b")
-		opts := r.options(middleware.Requeue{Delay: time.Second, Standby: -1})
+		opts := r.options(middleware.Requeue{Delay: time.Second})
 		opts.Key = keyList
 		r.serve(opts, asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
 			func(context.Context, *asynq.Task) error { panic("it is broken") })

@@ -39,7 +39,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	r.active.Outdated(ctx, r.keys)
-	r.active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) { r.parked(ctx, held, d, p) })
+	r.active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) { r.parked(ctx, held, p) })
 	return conflict
 }
 
@@ -61,10 +61,10 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) line.ParkOptions 
 
 // parked notes that the task has been parked. If parking did not include a look whether a key was released in the
 // meantime, parked asks the locker.
-func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p line.Parked) {
+func (r *run) parked(ctx context.Context, held *locking.HeldError, p line.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	r.noteParked(ctx, held, d, p)
+	r.noteParked(ctx, held, p)
 	if !p.Looked {
 		for _, key := range append([]string{held.Key}, r.also...) {
 			r.lookAgain(ctx, key, p)
@@ -73,8 +73,7 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 }
 
 // noteParked notes how many tasks wait, and reports that the task was parked.
-func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decision, p line.Parked) {
-	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
+func (r *run) noteParked(ctx context.Context, held *locking.HeldError, p line.Parked) {
 	r.observe(ctx, &Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
 		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead, Fetched: r.fetched,

@@ -14,7 +14,8 @@ import (
 )
 
 // ParkFetched parks a task that was refused when it was fetched, without running it, if its run would do no more than
-// that after its first attempt: it may not wait in a slot, and has no limits.
+// that after its first attempt: it may not wait in a slot, and has no limits. If its keys are held briefly by a task of this
+// server, it waits in memory for their lease first.
 func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	requeue, ok := l.parksFetched()
 	if !ok || l.order != BestEffort { // in order, its run finds out how many stand before it
@@ -28,20 +29,68 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	if len(r.keys) > 1 && r.active.Met(r.attempt).Count+r.refusals >= collectAfter {
 		return false
 	}
-	c := r.facts(r.firstAt, held)
-	c.MayWait, c.MayStandBy = r.SlotBudget.hasRoom(), r.SlotBudget.hasSpare(1)
-	d := requeue.Decide(c)
-	if d.Outcome != Park || r.isStopping() {
+	if r.isStopping() {
 		return false
 	}
-	r.SlotBudget.came(true)
+	var turn <-chan *locking.Lease
+	var leave func()
+	follows := l.mayFollow(l.meanHold()) && (held.Holder.Since.IsZero() || time.Since(held.Holder.Since) <= longHold)
+	if follows {
+		turn, leave, follows = locks.Succeed(l.Locker, r.keys, r.options())
+	}
+	if f.Woken && !follows { // its keys may not be those that were recorded any more: its run finds out
+		return false
+	}
+	d := requeue.Decide(r.facts(r.firstAt, held))
 	ctx := context.Background()
 	active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) {
 		r.observeTimer(ctx)
 		r.observeRefusal(ctx, held)
-		r.parked(ctx, held, d, p)
+		r.parked(ctx, held, p)
 	})
+	if follows {
+		active.Follow(func(ctx context.Context) line.Held { return r.follow(ctx, held, turn, leave) })
+	}
 	return true
+}
+
+const (
+	// shortHold and longHold limit how long a handler takes for which a task waits in memory. While a shorter one runs, no other
+	// task can come, and besides a longer one the time that it takes to wake a task is negligible.
+	shortHold = time.Millisecond
+	longHold  = 250 * time.Millisecond
+	// followMost is how long a task waits in memory.
+	followMost = 500 * time.Millisecond
+)
+
+// mayFollow reports whether a task may wait in memory for the end of a handler that takes so long.
+func (l *lock) mayFollow(hold time.Duration) bool {
+	_, parks := l.parksFetched()
+	return parks && l.order == BestEffort && hold >= shortHold && hold <= longHold
+}
+
+// follow waits for the lease of the holder whose successor the task is.
+func (r *run) follow(ctx context.Context, held *locking.HeldError, turn <-chan *locking.Lease, leave func()) line.Held {
+	timer := time.NewTimer(followMost)
+	defer timer.Stop()
+	var lease *locking.Lease
+	select {
+	case lease = <-turn:
+	case <-timer.C:
+		leave()
+	case <-ctx.Done():
+		leave()
+	}
+	select {
+	case lease = <-turn: // it came at the last moment
+	default:
+	}
+	if lease == nil {
+		return nil
+	}
+	r.observeTimer(ctx)
+	r.observeRefusal(ctx, held)
+	return adopted{lease, r.lock, r.firstAt, time.Now()}
 }
 
 // parksFetched returns the strategy if tasks may be parked without a run.
@@ -59,7 +108,7 @@ func (l *lock) fetched(active *line.Run, f line.Refused) *run {
 }
 
 // Wait lets the script that fetches a refused task park it behind another task that is parked on the key. The first one
-// is left to [lock.ParkFetched], which may leave it to its run, to be on standby. In order, all of them are parked there.
+// is left to [lock.ParkFetched], which may keep it in memory. In order, all of them are parked there.
 func (l *lock) Wait() colocated.Wait {
 	wait := colocated.Wait{Order: l.order.recorded()}
 	requeue, ok := l.parksFetched()
@@ -104,11 +153,9 @@ func (l *lock) Parked(f line.Refused, places []line.Parked) {
 	ctx, cancel := context.WithTimeout(context.Background(), wakeTimeout)
 	defer cancel()
 	r := l.fetched(nil, f)
-	d := r.Strategy.Decide(r.facts(r.firstAt, held))
 	for _, p := range places {
 		r.id = p.Task
-		r.SlotBudget.came(true)
 		r.observeRefusal(ctx, held)
-		r.noteParked(ctx, held, d, p)
+		r.noteParked(ctx, held, p)
 	}
 }

@@ -26,7 +26,7 @@ func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 			if _, err := (*line.Engine)(r.queue).Join(t.Context(), line.Task(first), "order:1", line.JoinOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
+			opts := r.options(middleware.Requeue{Delay: time.Hour, Order: middleware.FIFO, Queue: queue})
 			opts.RedisKeys = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {

@@ -46,7 +46,6 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 			return nil, err
 		}
 	}
-	r.reserved, r.spare = l.SlotBudget.standby.Arrive(id, r.active.WokenFor())
 	return r, nil
 }
 
@@ -129,7 +128,7 @@ var errBroken = errors.New("middleware: the run did not return")
 // after any panic of a handler.
 func (r *run) abandon(ctx context.Context) {
 	r.active.Withdraw() // asynq counts a failure, whatever the strategy had decided
-	r.stopWaiting(ctx, false)
+	r.stopWaiting()
 	switch {
 	case r.lease != nil:
 		_ = r.giveBackNow(ctx, r.lease, r.seq.stays(ctx, true, nil))

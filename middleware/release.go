@@ -10,7 +10,6 @@ import (
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 // giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
@@ -19,13 +18,12 @@ import (
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	place, plan := r.becomes(stays)
 	if r.colocated && ctx.Err() == nil && r.active.Release(line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
-		Place: place, Plan: plan,
+		Place: r.becomes(stays), Followed: r.came && r.mayFollow(held),
 		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
-			r.plan.woken, r.plan.done = woken, o.Scripted
+			r.woken = woken
 			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok && !o.Foreign {
 				r.passed = loss.Keys
 			}
@@ -127,16 +125,15 @@ func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 		"task", r.id.String(), "keys", logsafe.Keys(lease.Keys()), "error", logsafe.Error(err))
 }
 
-// becomes returns what an acknowledgement that releases the keys makes of the position of a task that stays or leaves, and how
-// many tasks it wakes.
-func (r *run) becomes(stays bool) (colocated.Place, func(key string) int) {
+// becomes returns what the end of the run makes of the position of a task that stays or leaves.
+func (r *run) becomes(stays bool) colocated.Place {
 	switch {
 	case r.seq == nil:
-		return colocated.NoPlace, r.planWake
+		return colocated.NoPlace
 	case stays:
-		return colocated.Stays, func(string) int { return 0 }
+		return colocated.Stays
 	}
-	return colocated.Leaves, func(string) int { return 1 }
+	return colocated.Leaves
 }
 
 // giveUp releases a key that was locked only to check that it is free, and wakes the next task.
@@ -165,10 +162,8 @@ func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
 		if errs[i] != nil && !errors.Is(errs[i], locking.ErrLost) {
 			r.warnOfKept(ctx, lease, errs[i])
 		}
-		key := lease.Keys()[0]
-		released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
-		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
-			r.wake(ctx, key, line.WakeOptions{Most: n})
+		if lease.ShouldNotify() && !lease.HandedOff() {
+			r.wakeAll(ctx, []line.KeyWake{{Key: lease.Keys()[0]}})
 		}
 	}
 }

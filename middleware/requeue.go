@@ -14,19 +14,11 @@ import (
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 const (
 	// afterExpiry is the time between the end of a holder's lease and the next attempt of a parked task by itself.
 	afterExpiry = time.Second
-	// defaultStandby is the default of Requeue.Standby.
-	defaultStandby = 4
-	// standbyTime is how long a task is on standby before it is parked.
-	standbyTime = 500 * time.Millisecond
-	// standbyShare limits standby to this fraction, 1/100, of the task's remaining time. asynq has already begun to count
-	// the task's timeout, which is meant for its handler.
-	standbyShare = 100
 	// maxFallback is the largest default Delay, and the default for a holder whose lease has no known end.
 	maxFallback = taskrun.MaxTTL
 )
@@ -38,16 +30,10 @@ const (
 // through attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker, the task waits for its
 // Delay.
 //
-// When a key is held only briefly, the next task waits in its slot, on standby, so that no time is lost between two
-// tasks. Such a wait lasts at most half a second and at most a hundredth of the time that the task has left. It draws
-// on the server's slot budget and takes no slot that other tasks need. A key has no standby if it is held for more
-// than a quarter of a second on average, or if its present holder has had it for that long.
+// If a task of the same server holds the same keys, for a quarter of a second at most on average, the next task waits in
+// the server's memory, for half a second at most and in no slot, and is handed the lease. This is so where locks are taken
+// with the tasks (docs/design.md, 6.3), in BestEffort order, and with a [locking.Gate] that hands leases off.
 type Requeue struct {
-	// Standby is the maximum number of tasks of a server that wait in their slots for one key; 4 when zero, none when
-	// negative. Only as many tasks wait as it takes to bridge the time that a woken task needs to arrive: usually one.
-	// Tasks that run in order do not wait so.
-	Standby int
-
 	// Delay is the time until a parked task tries again if no release wakes it. When zero, it is the rest of the
 	// holder's lease plus a second, but at most 55 s: if the holder has crashed, the key is free by then. It is rounded
 	// up, because asynq keeps whole seconds. A task with others before it tries later: the further back it is, the
@@ -76,18 +62,9 @@ type Requeue struct {
 	Queue string
 }
 
-// Decide returns WaitInSlot for a task that may be on standby, and Park for any other.
+// Decide returns Park.
 func (r Requeue) Decide(c Conflict) Decision {
-	d := Decision{
-		Outcome: Park, StandbyLimit: r.standbyLimit(c), Delay: cmp.Or(r.Delay, defaultDelay(c.Holder)),
-		Limits: r.Limits, OnLimit: r.OnLimit,
-	}
-	until := c.FirstAt.Add(standbyFor(c))
-	if c.MayWait && c.MayStandBy && !c.hasWaited && d.StandbyLimit > 0 &&
-		(c.Reserved || c.Standby < d.StandbyLimit) && c.Now.Before(until) {
-		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
-	}
-	return d
+	return Decision{Outcome: Park, Delay: cmp.Or(r.Delay, defaultDelay(c.Holder)), Limits: r.Limits, OnLimit: r.OnLimit}
 }
 
 // defaultDelay returns the time until a parked task tries again by itself: until a moment after the end of the holder's
@@ -97,23 +74,6 @@ func defaultDelay(h locking.Holder) time.Duration {
 		return maxFallback
 	}
 	return min(h.Remaining, maxFallback-afterExpiry) + afterExpiry
-}
-
-// standbyLimit returns how many tasks may be on standby. It is zero while the key is held for longer than usual, and
-// where tasks wait in their slots in another way.
-func (r Requeue) standbyLimit(c Conflict) int {
-	if c.hasWaited || c.Hold > standbyFor(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > standby.LongHold {
-		return 0
-	}
-	return standby.Limit(c.Hold, c.Pickup, cmp.Or(r.Standby, defaultStandby))
-}
-
-// standbyFor returns how long a task may be on standby, counted from its first refusal.
-func standbyFor(c Conflict) time.Duration {
-	if c.Deadline.IsZero() {
-		return standbyTime
-	}
-	return min(standbyTime, c.Deadline.Sub(c.FirstAt)/standbyShare)
 }
 
 // Validate returns an error that lists all problems with the strategy, or nil.

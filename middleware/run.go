@@ -75,24 +75,22 @@ type run struct {
 	outage   outage // of the lock servers
 	refusals int
 	firstAt  time.Time
-	waiting  bool   // it waits in its slot, within the budget
-	standby  string // the key that it is on standby for
-	reserved string // the key for which standby has room reserved for it
-	spare    bool   // a slot was free for standby when the room was reserved
+	came     bool // it has come with its lease
+	waiting  bool // it waits in its slot, within the budget
 
-	collected, collectedOnStandby bool                  // it has tried to collect its keys, after refusals and on standby
-	collecting                    func(context.Context) // while it collects: ends the marks that keep other tasks from that
+	collected  bool                  // it has tried to collect its keys
+	collecting func(context.Context) // while it collects: ends the marks that keep other tasks from that
 
 	began     time.Time       // when its handler began
 	took      time.Duration   // by the last attempt, for the observer
 	freed     time.Time       // when it was last notified of a release, for the observer
 	released  <-chan struct{} // receives releases of its keys while they are watched
 	stopWatch func()
-	lease     *locking.Lease   // to be released
-	plan      wakePlan         // what its acknowledgement wakes
-	passed    []string         // its keys that other owners have taken, and whose next tasks these wake
-	blind     bool             // releases cannot be watched
-	holding   holdings.Holding // what it holds while its handler runs
+	lease     *locking.Lease        // to be released
+	woken     map[string]line.Woken // what its acknowledgement has woken, by keys
+	passed    []string              // its keys that other owners have taken, and whose next tasks these wake
+	blind     bool                  // releases cannot be watched
+	holding   holdings.Holding      // what it holds while its handler runs
 }
 
 // sequence is the place of a task that runs in the order in which the tasks of its key arrived (FIFO, StrictFIFO). It is nil
@@ -109,22 +107,6 @@ type sequence struct {
 type outage struct {
 	began  time.Time
 	delays *backoff.ExponentialBackOff
-}
-
-// wakePlan is what the acknowledgement of a run wakes. It has no keys if the keys were released in another way.
-type wakePlan struct {
-	held  time.Duration
-	keys  []plannedWake
-	first [1]plannedWake        // room for one key
-	woken map[string]line.Woken // for the keys for which it has woken tasks
-	done  bool                  // the acknowledgement has released the keys
-}
-
-// plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.
-type plannedWake struct {
-	key   string
-	most  int
-	known bool
 }
 
 // comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. If that run

@@ -180,8 +180,8 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left line
 		return
 	}
 	r.noteHold()
-	if w := r.plan.woken[r.keys[0]]; len(w.Tasks) > 0 {
-		r.observeWoken(ctx, r.keys[0], w.Tasks, false)
+	if w := r.woken[r.keys[0]]; len(w.Tasks) > 0 {
+		r.observeWoken(ctx, r.keys[0], w.Tasks)
 		return
 	}
 	switch {

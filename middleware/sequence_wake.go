@@ -27,7 +27,7 @@ func (r *sequence) wakeFirst(ctx context.Context) line.Woken {
 	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (line.Woken, error) {
 		return r.engine().WakeNext(ctx, r.keys[0], line.WakeOptions{})
 	})
-	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
+	r.observeWoken(ctx, r.keys[0], woken.Tasks)
 	return woken
 }
 

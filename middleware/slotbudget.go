@@ -3,7 +3,6 @@ package middleware
 import (
 	"cmp"
 	"context"
-	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -11,47 +10,22 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/taskrun"
-	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
-const (
-	// fewSlots is the minimum number of slots of a server that has tasks on standby.
-	fewSlots = 4
-	// freeFor is how long a slot must have been free before it counts as one that no task needs. It is longer than a
-	// server takes to fetch a pending task.
-	freeFor = 20 * time.Millisecond
-	// keptFree is the share of the slots, 1/16, that stays free of standby while nearly all tasks are refused, so
-	// that the server can find tasks whose keys are free.
-	keptFree = 16
-	// arrivals is the number of recent arrivals for which the server remembers whether they were refused. If at least
-	// nearlyAll of them were, the next arrivals are assumed to be refused, too.
-	arrivals  = 16
-	nearlyAll = 14
-)
-
-// slotBudget limits how many tasks of one server wait in their worker slots, so that hot keys cannot fill all slots. It
-// also keeps what the server knows about the keys that its tasks wait for. The middlewares of a server share one.
-// With the zero value no task waits in a slot. It is safe for concurrent use.
+// slotBudget limits how many tasks of one server wait in their worker slots, so that hot keys cannot fill all slots. The
+// middlewares of a server share one. With the zero value no task waits in a slot. It is safe for concurrent use.
 type slotBudget struct {
 	// Waiting is the maximum number of tasks that wait in their slots at a time; none if it is 0 or less.
 	Waiting int
 
-	// Slots is the Concurrency of the server. A task is on standby only if another slot has been free for 20 ms, so that no
-	// pending task needs it. While nearly all arriving tasks are refused, so that they could not use it, it is enough if a
-	// sixteenth of the slots is free. A task that was woken because a slot was free may always be on standby. No task is on
-	// standby if the server has fewer than four slots, or if Slots is zero because the number is not known.
-	// In that case only [Wait] keeps tasks in their slots.
+	// Slots is the Concurrency of the server; zero if it is not known.
 	Slots int
 
 	waiting atomic.Int64
-	running atomic.Int64  // tasks that occupy a slot
-	full    atomic.Int64  // when all slots were last occupied, in Unix ns; at first, when the first task began
-	refused atomic.Uint32 // one bit for each of the last arrivals, set if its first attempt was refused
-	standby standby.Keys
+	running atomic.Int64 // tasks that occupy a slot
+	full    atomic.Int64 // when all slots were last occupied, in Unix ns; at first, when the first task began
 
-	// collecting is set while a task that was refused often collects its keys, collectingOnStandby while one on standby
-	// does.
-	collecting, collectingOnStandby atomic.Bool
+	collecting atomic.Bool // while a task that was refused often collects its keys
 }
 
 // budgetOf returns the budget of a server. waiting is Options.SlotBudget of its first middleware.
@@ -86,40 +60,6 @@ const justFull = time.Second
 // for its slot rather than for its wake.
 func (s *slotBudget) WasFull() bool {
 	return int(s.running.Load()) > s.Slots || time.Since(time.Unix(0, s.full.Load())) < justFull
-}
-
-// spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
-// releaser's slot.
-func (s *slotBudget) spareForNext() bool { return s.hasSpare(1) }
-
-// hasSpare reports whether a task can be on standby without taking a slot from another task, if more slots than now
-// will be occupied.
-func (s *slotBudget) hasSpare(more int) bool {
-	return spareSlot(s.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())),
-		bits.OnesCount32(s.refused.Load()))
-}
-
-// mayStandBy reports whether a task that was refused may be on standby. One that was woken because a slot was free for
-// standby may: otherwise it would have been woken in vain.
-func (s *slotBudget) mayStandBy(woken bool) bool {
-	return woken && s.Slots >= fewSlots || s.hasSpare(0)
-}
-
-// spareSlot reports whether one of the taken slots may be used for standby. Either another slot is free and has been for
-// 20 ms, so that no pending task needs it. Or nearly all of the last arrivals were refused, so that the next one could not
-// use it, and a few slots are left to look for others.
-func spareSlot(slots, taken int, free time.Duration, refused int) bool {
-	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll && taken+slots/keptFree < slots)
-}
-
-// came notes whether the first attempt of a task that was not woken was refused. If two tasks do this at the same
-// moment, one of the notes is lost, which does no harm.
-func (s *slotBudget) came(refused bool) {
-	last := s.refused.Load() << 1 & (1<<arrivals - 1)
-	if refused {
-		last |= 1
-	}
-	s.refused.Store(last)
 }
 
 // hasRoom reports whether another task may wait now.

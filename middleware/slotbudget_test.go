@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hibiken/asynq"
 )
@@ -39,98 +37,19 @@ func TestTheSlotBudgetIsKept(t *testing.T) {
 	}
 }
 
-func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
+func TestARunOccupiesItsSlotUntilItEnds(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		slots, taken int
-		free         time.Duration
-		refused      int
-		want         bool
-	}{
-		"a slot is free":           {4, 3, 20 * time.Millisecond, 0, true},
-		"it became free just now":  {4, 3, 19 * time.Millisecond, 0, false},
-		"all are taken":            {4, 4, time.Hour, 0, false},
-		"asynq has given runs up":  {4, 9, time.Hour, 0, false},
-		"three slots":              {3, 1, time.Hour, 0, false},
-		"the number is not known":  {0, 1, time.Hour, 0, false},
-		"the first task has begun": {32, 1, 0, 0, false},
-		"others want it":           {32, 20, 0, nearlyAll - 1, false},
-		"none could use it":        {32, 20, 0, nearlyAll, true},
-		"it is the last one":       {32, 32, 0, arrivals, false},
-		"more than two are free":   {32, 29, 0, arrivals, true},
-		"two are left to look":     {32, 30, 0, arrivals, false},
-		"two have long been free":  {32, 30, time.Hour, arrivals, true},
-		"the last of a few":        {15, 14, 0, arrivals, true},
-	} {
-		if got := spareSlot(tt.slots, tt.taken, tt.free, tt.refused); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-func TestHandlersWithoutALockOccupySlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &slotBudget{Waiting: 2, Slots: 4}
-		spare := func(slots int, want bool) {
-			t.Helper()
-			if got := s.hasSpare(slots); got != want {
-				t.Errorf("with %d more slots taken one is to spare: %t", slots, got)
+	s := &slotBudget{Waiting: 2, Slots: 4}
+	func() {
+		defer func() { _ = recover() }()
+		_ = s.Occupy(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+			if running, _ := s.inUse(); running != 1 {
+				t.Errorf("%d slots are occupied during a run", running)
 			}
-		}
-		run := func(during func()) {
-			defer func() { _ = recover() }()
-			_ = s.Occupy(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-				during()
-				panic("a handler's end")
-			})).ProcessTask(t.Context(), nil)
-		}
-		run(func() {
-			spare(0, false) // it is the first task
-			time.Sleep(freeFor)
-			spare(2, true)
-			spare(3, false)
-			run(func() { run(func() { run(func() { spare(0, false) }) }) })
-			spare(0, false)
-			time.Sleep(freeFor)
-			spare(2, true)
-		})
-		spare(3, true)
-	})
-}
-
-func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
-	t.Parallel()
-	s := &slotBudget{Waiting: 16, Slots: 32}
-	s.full.Store(time.Now().Add(time.Hour).UnixNano()) // no slot is free for long
-	come := func(n int, refused, want bool) {
-		t.Helper()
-		for range n {
-			s.came(refused)
-		}
-		if got := s.hasSpare(0); got != want {
-			t.Errorf("after %d more, refused: %t, one is to spare: %t", n, refused, got)
-		}
-	}
-	come(nearlyAll-1, true, false)
-	come(1, true, true)
-	come(100, true, true)
-	come(arrivals-nearlyAll, false, true)
-	come(1, false, false)
-	come(nearlyAll-1, true, false)
-	come(1, true, true)
-}
-
-func TestATaskKeepsThePlaceThatIsReservedForIt(t *testing.T) {
-	t.Parallel()
-	for slots, want := range map[int]bool{32: true, fewSlots: true, fewSlots - 1: false, 0: false} {
-		s := &slotBudget{Waiting: 16, Slots: slots}
-		s.running.Store(int64(slots))
-		if got := s.mayStandBy(true); got != want {
-			t.Errorf("of %d slots, all taken, one is kept: %t, want %t", slots, got, want)
-		}
-		if s.mayStandBy(false) {
-			t.Errorf("of %d slots, all taken, one is free for a task without a place", slots)
-		}
+			panic("a handler's end")
+		})).ProcessTask(t.Context(), nil)
+	}()
+	if running, _ := s.inUse(); running != 0 {
+		t.Errorf("%d slots are occupied after it", running)
 	}
 }

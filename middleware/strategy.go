@@ -30,25 +30,12 @@ type Conflict struct {
 	// Deadline is the deadline of the run, after which asynq abandons the task; zero if there is none.
 	Deadline time.Time
 
-	// Standby is the number of other tasks of this server that are on standby for the key, or were woken for it and are
-	// about to arrive. Reserved reports that this task was woken for the key, so that standby has room for it.
-	Standby  int
-	Reserved bool
-	// Hold is how long the key is held on average, and Pickup how long a woken task takes to arrive on average; zero
-	// while unknown.
-	Hold, Pickup time.Duration
-
 	// Ahead is the number of tasks before this one in the sequence of the key; always 0 in BestEffort order.
 	Ahead int
 
 	// MayWait is false if the task must not wait in its slot: the SlotBudget is used up, or the server is shutting
 	// down.
 	MayWait bool
-	// MayStandBy is false if a task on standby would take a slot from other tasks: the server has fewer than four slots
-	// or an unknown number, or too few slots are free, and were so when the task was woken.
-	MayStandBy bool
-
-	hasWaited bool // an earlier strategy of the chain has used up the time in the slot
 }
 
 // Decision is what a [Strategy] decides. Fields that do not belong to the Outcome are ignored.
@@ -66,16 +53,6 @@ type Decision struct {
 	// or if MayWait is false, the task is parked as the zero Requeue would park it. Without a Queue, its Outcome is then
 	// Retry.
 	WaitUntil time.Time
-
-	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts. A
-	// task with several keys may collect them.
-	//
-	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that number is
-	// reached, or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many
-	// parked tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore applies to Park,
-	// too.
-	Standby      bool
-	StandbyLimit int
 
 	// With Park, Limits and OnLimit work like those of [Requeue].
 	Limits  delayqueue.Limits

@@ -19,25 +19,16 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	conflict := func(change func(*middleware.Conflict)) middleware.Conflict {
-		c := middleware.Conflict{
-			Key: "k", Holder: locking.Holder{Remaining: 20 * time.Second}, Attempt: 1, FirstAt: now, Now: now, MayWait: true, MayStandBy: true,
-		}
+		c := middleware.Conflict{Key: "k", Holder: locking.Holder{Remaining: 20 * time.Second}, Attempt: 1, FirstAt: now, Now: now, MayWait: true}
 		if change != nil {
 			change(&c)
 		}
 		return c
 	}
-	park := middleware.Decision{Outcome: middleware.Park, Delay: 21 * time.Second, StandbyLimit: 1}
 	parked := func(delay time.Duration) middleware.Decision {
-		return middleware.Decision{Outcome: middleware.Park, Delay: delay, StandbyLimit: 1}
+		return middleware.Decision{Outcome: middleware.Park, Delay: delay}
 	}
-	standby := park
-	standby.Outcome, standby.Standby, standby.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
-	full := func(c *middleware.Conflict) { c.Standby = 1 }
-	withPlaces := func(d middleware.Decision, n int) middleware.Decision {
-		d.StandbyLimit = n
-		return d
-	}
+	park := parked(21 * time.Second)
 	wait := middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: 10 * time.Millisecond}
 	after := func(delay time.Duration) middleware.Decision {
 		return middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: delay}
@@ -48,41 +39,22 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		conflict middleware.Conflict
 		want     middleware.Decision
 	}{
-		"fail fast archives":            {middleware.FailFast{}, conflict(nil), middleware.Decision{Outcome: middleware.Archive}},
-		"fail fast discards":            {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Outcome: middleware.Discard}},
-		"requeue until the TTL":         {middleware.Requeue{}, conflict(full), park},
-		"requeue with a delay":          {middleware.Requeue{Delay: time.Minute, Limits: limits}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Limits: limits, StandbyLimit: 1}},
-		"requeue, endless holder":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = -1, 1 }), parked(55 * time.Second)},
-		"requeue, day-long holder":      {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = 24*time.Hour, 1 }), parked(55 * time.Second)},
-		"on standby":                    {middleware.Requeue{}, conflict(nil), standby},
-		"on standby, as promised":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Standby, c.Reserved = 1, true }), standby},
-		"on standby, not allowed":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
-		"on standby, no longer":         {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(500 * time.Millisecond) }), park},
-		"on standby, no slot to spare":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy = false }), park},
-		"on standby, promised, no slot": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy, c.Reserved = false, true }), park},
-		"on standby, timeout of 3 s":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(3 * time.Second) }), with(standby, now.Add(30*time.Millisecond))},
-		"on standby, timeout too short": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline, c.Hold = now.Add(3*time.Second), 31*time.Millisecond }), withPlaces(park, 0)},
-		"on standby, timeout of 1 min":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Minute) }), standby},
-		"on standby, deadline missed":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now }), park},
-		"on standby, many": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) {
-			c.Hold, c.Pickup = 5*time.Millisecond, 12*time.Millisecond
-			c.Standby = 2
-		}), withPlaces(standby, 3)},
-		"on standby, at most four":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second; c.Standby = 4 }), withPlaces(park, 4)},
-		"on standby, at most so many": {middleware.Requeue{Standby: 2}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second }), withPlaces(standby, 2)},
-		"on standby, never":           {middleware.Requeue{Standby: -1}, conflict(nil), withPlaces(park, 0)},
-		"on standby, held for long":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold = time.Second }), withPlaces(park, 0)},
-		"on standby, for long now":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Since = now.Add(-time.Second) }), withPlaces(park, 0)},
-		"wait":                        {middleware.Wait{}, conflict(nil), wait},
-		"wait is over":                {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), withPlaces(park, 0)},
-		"wait, not allowed":           {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), withPlaces(park, 0)},
-		"wait, attempts used up":      {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), withPlaces(park, 0)},
-		"wait, attempts left":         {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), after(15 * time.Millisecond)},
-		"wait, delays grow":           {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), after(22500 * time.Microsecond)},
-		"wait, the largest delay":     {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 100 }), after(250 * time.Millisecond)},
-		"wait, one delay":             {middleware.Wait{Initial: time.Second}, conflict(func(c *middleware.Conflict) { c.Attempt = 9 }), after(time.Second)},
-		"wait ends by the deadline":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1500 * time.Millisecond) }), with(wait, now.Add(500*time.Millisecond))},
-		"wait, deadline too near":     {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), withPlaces(park, 0)},
+		"fail fast archives":        {middleware.FailFast{}, conflict(nil), middleware.Decision{Outcome: middleware.Archive}},
+		"fail fast discards":        {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Outcome: middleware.Discard}},
+		"requeue until the TTL":     {middleware.Requeue{}, conflict(nil), park},
+		"requeue with a delay":      {middleware.Requeue{Delay: time.Minute, Limits: limits}, conflict(nil), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Limits: limits}},
+		"requeue, endless holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining = -1 }), parked(55 * time.Second)},
+		"requeue, day-long holder":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining = 24 * time.Hour }), parked(55 * time.Second)},
+		"wait":                      {middleware.Wait{}, conflict(nil), wait},
+		"wait is over":              {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), park},
+		"wait, not allowed":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
+		"wait, attempts used up":    {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), park},
+		"wait, attempts left":       {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), after(15 * time.Millisecond)},
+		"wait, delays grow":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), after(22500 * time.Microsecond)},
+		"wait, the largest delay":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 100 }), after(250 * time.Millisecond)},
+		"wait, one delay":           {middleware.Wait{Initial: time.Second}, conflict(func(c *middleware.Conflict) { c.Attempt = 9 }), after(time.Second)},
+		"wait ends by the deadline": {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1500 * time.Millisecond) }), with(wait, now.Add(500*time.Millisecond))},
+		"wait, deadline too near":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), park},
 		"wait then fail": {
 			middleware.Wait{Max: time.Millisecond}.Then(middleware.FailFast{}), conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Millisecond) }),
 			middleware.Decision{Outcome: middleware.Archive},
@@ -101,30 +73,6 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 func with(d middleware.Decision, until time.Time) middleware.Decision {
 	d.WaitUntil = until
 	return d
-}
-
-func TestAsManyAreOnStandbyAsItTakesToBridgeThePickup(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		hold := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "hold"))
-		pickup := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "pickup"))
-		most := rapid.IntRange(1, 10).Draw(t, "most")
-		c := middleware.Conflict{FirstAt: time.Unix(1, 0), Now: time.Unix(1, 0), MayWait: true, MayStandBy: true, Hold: hold, Pickup: pickup}
-		d := middleware.Requeue{Standby: most}.Decide(c)
-		bridged := time.Duration(d.StandbyLimit) * hold
-		switch {
-		case d.StandbyLimit < 0 || d.StandbyLimit > most:
-			t.Fatalf("%d places, at most %d are allowed", d.StandbyLimit, most)
-		case d.StandbyLimit == 0 && hold <= 250*time.Millisecond:
-			t.Fatal("no task is on standby for a key that is held briefly")
-		case d.StandbyLimit > 0 && hold > 250*time.Millisecond:
-			t.Fatal("a slot is blocked for a key that is held for long")
-		case d.StandbyLimit > 0 && d.StandbyLimit < most && hold > 0 && bridged < pickup:
-			t.Fatalf("%d tasks bridge %v of a pickup of %v", d.StandbyLimit, bridged, pickup)
-		case d.StandbyLimit > 1 && bridged-hold >= pickup:
-			t.Fatalf("%d tasks are on standby where one less would do", d.StandbyLimit)
-		}
-	})
 }
 
 func TestAStrategyNeverWaitsPastItsLimits(t *testing.T) {

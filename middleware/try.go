@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -73,25 +75,68 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 
 // claim returns a lease of the keys if they were taken together with the task, and nil if they must be locked.
 func (r *run) claim(ctx context.Context) *locking.Lease {
-	taken := r.active.Claim()
-	if taken == nil {
-		return nil
-	}
-	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.colocated || r.order.recorded() != taken.Order
-	if !mistaken {
-		if lease, err := locks.Adopt(ctx, taken, r.options()); err == nil {
-			return lease
+	held, taken := r.active.Claim()
+	mistaken, lease := false, (*locking.Lease)(nil)
+	switch a, ok := held.(adopted); {
+	case ok && a.by != r.lock: // another middleware of the type
+	case ok:
+		lease, mistaken = a.Lease, !slices.Equal(sortedKeys(r.keys), a.Keys())
+		if !a.refused.IsZero() {
+			r.firstAt, r.refusals, r.freed = a.refused, 1, a.handed
 		}
+	case taken == nil:
+		return nil
+	case !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.colocated || r.order.recorded() != taken.Order:
+		mistaken = true
+	default:
+		lease, _ = locks.Adopt(ctx, taken, r.options())
+	}
+	if lease != nil && !mistaken && lease.Err() == nil {
+		r.came = true
+		return lease
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
+	r.active.Reject(ctx, held, taken)
 	if mistaken {
-		r.active.Mistaken(ctx, r.task.Type(), r.keys, taken)
-	} else {
-		r.active.Reject(ctx, taken)
+		r.active.Mistaken(ctx, r.task.Type(), r.keys)
 	}
 	return nil
 }
+
+// adopted is a lease that a task has got before its run.
+type adopted struct {
+	*locking.Lease
+	by              *lock     // that has adopted it
+	refused, handed time.Time // when the task was refused its keys, and when they were handed off to it; zero if it was not
+}
+
+// Release ends the lease, and returns its release.
+func (a adopted) Release(freed func(keys []string)) *colocated.Release {
+	return locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
+		if o.Notify {
+			freed(a.Keys())
+		}
+	})
+}
+
+// Adopt makes a lease of the locks that a task was taken with.
+func (l *lock) Adopt(t line.Task, kind string, taken *colocated.Taken) line.Held {
+	if !l.colocated || l.order.recorded() != taken.Order {
+		return nil
+	}
+	if lease, err := locks.Adopt(atOnce, taken, l.optionsOf(kind, t)); err == nil {
+		return adopted{Lease: lease, by: l}
+	}
+	return nil
+}
+
+// atOnce has ended: a lease that would have to be renewed first is left to the run.
+var atOnce = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // sortedKeys returns keys in the order of a lease's.
 func sortedKeys(keys []string) []string {
@@ -104,11 +149,14 @@ func sortedKeys(keys []string) []string {
 }
 
 // options returns the options of an attempt.
-func (r *run) options() locking.Options {
-	opts := r.opts
-	opts.Label = r.Label + "/" + r.task.Type() + "/" + r.id.ID
-	if r.notifyFor > 0 {
-		opts.Notify = r.notifyFor
+func (r *run) options() locking.Options { return r.optionsOf(r.task.Type(), r.id) }
+
+// optionsOf returns the options of an attempt for a task.
+func (l *lock) optionsOf(kind string, t line.Task) locking.Options {
+	opts := l.opts
+	opts.Label = l.Label + "/" + kind + "/" + t.ID
+	if l.notifyFor > 0 {
+		opts.Notify = l.notifyFor
 	}
 	return opts
 }

@@ -48,7 +48,6 @@ func (w Wait) Decide(c Conflict) Decision {
 		}
 	}
 	if !c.MayWait || !c.Now.Before(until) || w.Attempts > 0 && c.Attempt >= w.Attempts {
-		c.hasWaited = true
 		return w.next.Decide(c)
 	}
 	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(w.Initial, w.Interval, c.Attempt)}

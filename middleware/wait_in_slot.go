@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -33,16 +32,6 @@ func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// waitOnStandby waits until it has locked the keys or its time is up. In the second case it returns the holder of one
-// of the keys.
-func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
-	defer r.SlotBudget.standby.Want(r.keys)()
-	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
-	defer cancel()
-	lease, err := r.lockOnStandby(ctx, waiting, d)
-	return r.endWait(ctx, lease, err)
-}
-
 // endWait returns what a wait for the keys has led to: a lease, or the holder of one of the keys.
 func (r *run) endWait(ctx context.Context, lease *locking.Lease, err error) (*locking.Lease, *locking.HeldError, error) {
 	if lease != nil {
@@ -58,21 +47,8 @@ func (r *run) endWait(ctx context.Context, lease *locking.Lease, err error) (*lo
 	return r.tryInOrder(ctx) // waits for the end of an outage
 }
 
-// leaveStandby ends the standby of a task; got says that it has its keys. If a release woke no task because of it, the
-// next waiter is woken now. The task itself stays among the waiters, because it has not run.
-func (r *run) leaveStandby(ctx context.Context, got bool) {
-	key := r.standby
-	r.standby = ""
-	if r.SlotBudget.standby.Leave(key, got) {
-		r.wake(ctx, key, line.WakeOptions{Most: 1})
-	}
-}
-
-// stopWaiting releases what waiting has reserved: the share of the budget, the standby, and the watch.
-func (r *run) stopWaiting(ctx context.Context, got bool) {
-	if r.standby != "" {
-		r.leaveStandby(ctx, got)
-	}
+// stopWaiting releases what waiting has reserved: the share of the budget, and the watch.
+func (r *run) stopWaiting() {
 	if r.waiting {
 		r.SlotBudget.give()
 		r.waiting = false

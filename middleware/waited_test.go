@@ -13,7 +13,7 @@ import (
 func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]middleware.Requeue{
-		"parked": {Delay: 10 * time.Second, Standby: -1}, "standby": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.FIFO},
+		"parked": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.FIFO},
 		"elsewhere": {Delay: 10 * time.Second, Queue: "slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,7 @@ func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 	}
 }
 
-// about fails the test unless an event tells how long a task has waited, apart from the time on standby before it was
-// parked first.
+// about fails the test unless an event tells how long a task has waited, within a second.
 func (r *rig) about(event string, got, want time.Duration) {
 	r.Helper()
 	if got < want-time.Second || got > want+time.Second {
@@ -72,7 +71,7 @@ func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				lease := r.hold("order:1")
-				opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: order})
+				opts := r.options(middleware.Requeue{Delay: time.Hour, Order: order})
 				opts.RedisKeys = nil
 				opts.Locker = &hooked{Locker: r.locker, after: func(attempt int, _ error) {
 					if attempt == 1 {

@@ -53,9 +53,8 @@ type Config struct {
 	StrictPriority bool
 	// Concurrency is the maximum number of tasks that run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
-	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait] or on standby, for all
-	// keys together; half of Concurrency when zero, none when negative. No task is on standby if Concurrency is below
-	// four, or while too few slots are free. RAILTOKEN_SLOT_BUDGET.
+	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait], for all keys
+	// together; half of Concurrency when zero, none when negative. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
 	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. The server

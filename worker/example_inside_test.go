@@ -32,7 +32,7 @@ func Example_lookInside() {
 	defer client.Close()
 	w, err := worker.New(worker.Config{
 		Redis:    at,
-		Strategy: middleware.Requeue{Standby: -1}, // else the first of them might wait in its slot, where no line has it
+		Strategy: middleware.Requeue{},
 	})
 	check(err)
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -96,7 +96,7 @@ func TestHandlersOfOneOrderExcludeEachOther(t *testing.T) {
 func TestMiddlewaresSeeATaskThatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, m := virtual(t, Config{Strategy: middleware.Requeue{Standby: -1}})
+		w, m := virtual(t, Config{Strategy: middleware.Requeue{}})
 		var order []string
 		waited := make(chan bool, 1)
 		around := func(name string) asynq.MiddlewareFunc {

@@ -25,7 +25,7 @@ func TestATaskWithoutAKeyHoldsUpNoOtherInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w, m := virtual(t, Config{Strategy: middleware.Requeue{Order: middleware.FIFO, Standby: -1}, Queues: map[string]int{"default": 1, "late": 1}})
+				w, m := virtual(t, Config{Strategy: middleware.Requeue{Order: middleware.FIFO}, Queues: map[string]int{"default": 1, "late": 1}})
 				inspect := asynq.NewInspectorFromRedisClient(w.tasks)
 				ran := make(chan time.Time, 2)
 				err := Handle(w, "work", Handler[map[string]string]{

@@ -61,7 +61,7 @@ func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m := virtual(t, Config{
 			TaskCheckInterval: 10 * time.Second, DelayedTaskCheckInterval: time.Hour, Concurrency: 6,
-			Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1}, Queues: map[string]int{"default": 2, "other": 1},
+			Strategy: middleware.Requeue{Delay: time.Hour}, Queues: map[string]int{"default": 2, "other": 1},
 		})
 		started, ended := make(chan time.Time, 1), make(chan time.Time, 1)
 		release := make(chan struct{})

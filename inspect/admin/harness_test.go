@@ -134,9 +134,9 @@ func (r *rig) work() {
 		r.Fatal(err)
 	}
 	for name, s := range map[string]middleware.Strategy{
-		"audit":   middleware.Requeue{Standby: -1},
-		"strict":  middleware.Requeue{Standby: -1, Order: middleware.StrictFIFO},
-		"limited": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}},
+		"audit":   middleware.Requeue{},
+		"strict":  middleware.Requeue{Order: middleware.StrictFIFO},
+		"limited": middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{
 			Strategy: s, Keys: func(j job) []string { return []string{j.Key} },

@@ -74,11 +74,11 @@ func (s *system) start() *system {
 		s.Fatal(err)
 	}
 	for name, strategy := range map[string]middleware.Strategy{
-		"any":     middleware.Requeue{Standby: -1},
+		"any":     middleware.Requeue{},
 		"slot":    middleware.Wait{Max: time.Minute},
-		"strict":  middleware.Requeue{Order: middleware.StrictFIFO, Standby: -1},
-		"limited": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}},
-		"crowded": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Waiters: 1}},
+		"strict":  middleware.Requeue{Order: middleware.StrictFIFO},
+		"limited": middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}},
+		"crowded": middleware.Requeue{Limits: delayqueue.Limits{Waiters: 1}},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{
 			Strategy: strategy, Keys: func(j job) []string { return []string{j.Key} },

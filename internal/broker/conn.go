@@ -16,6 +16,7 @@ import (
 type Conn struct {
 	redis.UniversalClient
 
+	flights  flights
 	failures failures
 	recovery recovery
 	pulse    pulse
@@ -46,7 +47,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
-			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, KeysIn: opts.KeysIn, Park: opts.Park, Parking: opts.Parking,
+			Locks: opts.Locks, Types: opts.Types, KeysIn: opts.KeysIn, Tasks: opts.Tasks, Parking: opts.Parking,
 		}),
 	}
 	c.bell = newBell(client, opts)

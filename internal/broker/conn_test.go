@@ -26,6 +26,7 @@ type witness struct {
 	fetched []Fetched
 	acks    []Acknowledgement
 	answers func(a Acknowledgement) (bool, error)
+	park    func(parked func()) bool
 }
 
 func (w *witness) Fetched(f Fetched) {
@@ -33,6 +34,12 @@ func (w *witness) Fetched(f Fetched) {
 	defer w.mu.Unlock()
 	w.fetched = append(w.fetched, f)
 }
+
+func (w *witness) Park(_ Fetched, parked func(), _ func() bool) bool {
+	return w.park != nil && w.park(parked)
+}
+
+func (*witness) Left(Fetched) *colocated.Release { return nil }
 
 func (*witness) Release(Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil

@@ -7,10 +7,11 @@
 //     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take).
 //  3. Locked: the same script takes the locks of the recorded keys, if they are on this Redis (grant.lua). Keys that are found
 //     in the tasks are locked by the next fetch (Intake.find, fetch.admitted).
-//  4. Refused at the fetch, as the first: if a key is held and nobody waits for it, package middleware may park the task
-//     without a run (lock.ParkFetched), by a call of its own, and asynq never sees it.
+//  4. Refused at the fetch, as the first: if a key is held and nobody is parked on it, package middleware may have the task
+//     wait in memory for the lease of a task of this server (Gate.succeed), or park it without a run, by a call of its own
+//     (lock.ParkFetched).
 //  5. Refused behind others, or in order: the script of the fetch parks the task (park_fetched.lua of package line).
-//  6. Refused in its slot: asynq calls middleware.Lock (lock.process). Its run adopts the lease that came with the task
+//  6. Refused in its slot: asynq calls middleware.Lock (lock.process). Its run takes over the lease that came with the task
 //     (run.claim), or tries to lock the keys (run.try). If a key is held, the strategy decides (run.decide): wait there
 //     (run.waitFor), end the task, or park it.
 //  7. Parked: the run ends with an error (run.park), and asynq sends its script retry or archive. The Conn asks [Tasks]

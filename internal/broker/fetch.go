@@ -27,7 +27,10 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 	for more = true; !ok; t, ok = c.intake.Take() {
 		var err error = redis.Nil
 		if more && time.Since(began) < parkingMost {
-			more, err = c.intake.Fetch(ctx, queue)
+			var arrived bool
+			if arrived, more, err = c.flights.fetch(ctx, c.intake, queue); arrived {
+				continue
+			}
 			empty = err == nil && !more
 		}
 		if err != nil {
@@ -37,7 +40,6 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 		}
 	}
 	c.look.fetched(false)
-	c.tasks.Fetched(t)
 	cmd.SetVal(t.Message)
 	return cmd, false
 }

@@ -83,8 +83,7 @@ func flood(t *testing.T, byScript bool) {
 	flooded, ended := make(chan struct{}), make(chan struct{})
 	opts := Options{
 		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
-		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
-		Park: func(_ Fetched, parked func()) bool {
+		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }, park: func(parked func()) bool {
 			defer parked()
 			select {
 			case <-ended:
@@ -96,7 +95,7 @@ func flood(t *testing.T, byScript bool) {
 				close(flooded)
 			}
 			return true
-		},
+		}},
 	}
 	if byScript {
 		types = colocated.Types{}

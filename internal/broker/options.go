@@ -29,16 +29,12 @@ type Options struct {
 	// own.
 	Tasks Tasks
 	// Locks are taken with the tasks of some Types, and released with their acknowledgements, if they are on the Redis of
-	// the tasks. Freed is called with keys that were released because their task goes back, if others wait for one.
+	// the tasks.
 	Locks colocated.Locks
 	Types *colocated.Types
-	Freed func(keys []string)
-	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
-	// parked once that is done. When nil, asynq gets all tasks.
-	Park func(f Fetched, parked func()) bool
 	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
 	KeysIn func(message string) string
-	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	// Parking has tasks parked by the script that would fetch them. When nil, Tasks is asked about all that were refused.
 	Parking *Parking
 	// Beside is looked at by the looks of the server while it is idle, unless the client has several nodes.
 	Beside Beside
@@ -67,8 +63,7 @@ type Beside struct {
 
 // Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
 type Tasks interface {
-	// Fetched is called for each task that the server has fetched, before asynq has it.
-	Fetched(t Fetched)
+	intake.Tasks
 	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
 	// asynq gets err. Otherwise ended, unless it is nil, is called once the run has ended in Redis, as far as is known.
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, ended func(), err error)

@@ -13,11 +13,14 @@ type Release struct {
 	Tops  []int64 // the last token of each
 	// Strict says that the task is not done if one of its locks was another owner's before the acknowledgement.
 	Strict bool
-	// Plan, when not nil, is called once for each of the Names, right before the script that acknowledges the task is
-	// sent. It returns how many of the tasks to wake that are parked on the key.
-	Plan func(name string) int
-	// Names are the business keys.
-	Names []string
+	// Kept says that the locks have a next holder in this process: the script does not release them, and does not see
+	// whether they were lost. HandsOff says that they may have one.
+	Kept, HandsOff bool
+	// Awaited says that callers of this process wait for one of the keys, and come before tasks that are parked.
+	Awaited bool
+	// Wakes is how many tasks the script wakes that are parked on each key. Those that will not have it at once, because the
+	// locks are Kept or others come first, are woken only if the fetch of the script can take them.
+	Wakes int
 	// Place says what the end of the run makes of the task's place in the sequence of its key, which is the only one.
 	Place Place
 

@@ -79,7 +79,7 @@ func (s *system) worker(mods ...func(*worker.Config)) {
 		s.Fatal(err)
 	}
 	for name, strategy := range map[string]middleware.Strategy{
-		"any": middleware.Requeue{Standby: -1}, "fifo": middleware.Requeue{Order: middleware.FIFO, Standby: -1},
+		"any": middleware.Requeue{}, "fifo": middleware.Requeue{Order: middleware.FIFO},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{
 			Strategy: strategy, Keys: func(j job) []string { return []string{j.Key} },

@@ -32,7 +32,7 @@ var (
 	outcomes = []string{Parked, outcomeWaited, outcomeFailed, outcomeLimit}
 	reasons  = []string{reasonTaken, reasonExpired, reasonMaxHold, reasonDeposed}
 	causes   = []middleware.WakeCause{
-		middleware.ByRelease, middleware.ByStandby, middleware.ByRepair, middleware.ByTimer,
+		middleware.ByRelease, middleware.ByRepair, middleware.ByTimer,
 	}
 )
 

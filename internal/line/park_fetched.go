@@ -8,8 +8,8 @@ import (
 	"github.com/railtoken/railtoken/internal/broker"
 )
 
-// parkFetched parks a task that was refused when it was fetched, without a run: see [broker.Options].
-func (e *tasks) parkFetched(f broker.Fetched, parked func()) bool {
+// Park parks a task that was refused when it was fetched, without a run, or lets it wait in memory for its lease first.
+func (e *tasks) Park(f broker.Fetched, parked func(), deliver func() bool) bool {
 	kind := textOf(f.Message, typeField)
 	parker := e.parkers.of(kind)
 	if parker == nil {
@@ -22,19 +22,59 @@ func (e *tasks) parkFetched(f broker.Fetched, parked func()) bool {
 	attempt := int(varintOf(f.Message, retriedField))
 	if !parker.ParkFetched(r, Refused{
 		Task: r.task, Type: kind, Attempt: attempt, Left: max(int(varintOf(f.Message, retryField))-attempt, 0),
-		Refused: f.Refused,
+		Woken: f.Woken, Refused: f.Refused,
 	}) {
 		return false
 	}
 	e.runs.add(r)
 	r.mu.Lock()
-	r.ended, r.parking.over = r.since, parked
-	parks := r.parkInBackground(r.parking, r.since.Add(fetchedLease))
+	p := r.parking
+	r.ended, p.over, p.deliver = r.since, parked, deliver
+	parks := r.parkInBackground(p, r.since.Add(fetchedLease))
 	r.mu.Unlock()
 	if !parks {
 		e.runs.drop(r)
+		r.giveUp(p)
 	}
 	return parks
+}
+
+// giveUp releases a lease that has come to a task which cannot wait for it.
+func (r *Run) giveUp(p *parking) {
+	if p.follow == nil {
+		return
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if held := p.follow(ended); held != nil {
+		r.Reject(context.Background(), held, nil)
+	}
+}
+
+// follows has the task wait in memory for its lease, and reports whether asynq has it now.
+func (r *Run) follows(p *parking) bool {
+	if p.follow == nil {
+		return false
+	}
+	p.over()
+	p.over = nil
+	held := p.follow(r.queue.closing)
+	if held == nil {
+		return false
+	}
+	r.mu.Lock()
+	r.held, r.parking, r.inBackground, r.ended = held, nil, false, time.Time{}
+	r.mu.Unlock()
+	if r.current() && p.deliver() {
+		return true
+	}
+	r.mu.Lock()
+	r.parking, r.inBackground, r.ended = p, true, r.since
+	r.mu.Unlock()
+	if release := r.takeRelease(); release != nil { // it is parked on a key that is free then
+		release.Run(context.Background(), false)
+	}
+	return false
 }
 
 // fetchedLease limits how long a fetched task belongs to this server: asynq's lease on it, less the difference that the

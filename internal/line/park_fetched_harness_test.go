@@ -44,6 +44,8 @@ func (h *holds) ParkFetched(r *line.Run, _ line.Refused) bool {
 	return h.park
 }
 
+func (*holds) Adopt(line.Task, string, *colocated.Taken) line.Held { return nil }
+
 func (h *holds) Parked(_ line.Refused, places []line.Parked) {
 	h.calls <- len(places)
 	for _, p := range places {

@@ -349,8 +349,8 @@ func TestATypeWithTwoParkersHasNone(t *testing.T) {
 			learn = learn[1:]
 		}
 		mu.Unlock()
-		if taken := run.Claim(); taken != nil {
-			run.Reject(ctx, taken)
+		if _, taken := run.Claim(); taken != nil {
+			run.Reject(ctx, nil, taken)
 		}
 		ran <- id
 		return errors.Join(errRefused, asynq.RevokeTask)

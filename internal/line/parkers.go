@@ -12,14 +12,17 @@ type Refused struct {
 	Type string
 	// Attempt is its retry count, and Left how many retries it has left.
 	Attempt, Left int
+	Woken         bool
 	*colocated.Refused
 }
 
 // A Parker decides about the tasks of one type that were refused when they were fetched, as their handler would after
 // an attempt to lock the keys.
 type Parker interface {
-	// ParkFetched calls [Run.Park] and returns true, or leaves the task to its handler.
+	// ParkFetched calls [Run.Park], and perhaps [Run.Follow], and returns true, or leaves the task to its handler.
 	ParkFetched(r *Run, f Refused) bool
+	// Adopt makes a lease of the locks that a task was taken with; nil if its run has to see what they are good for.
+	Adopt(t Task, kind string, taken *colocated.Taken) Held
 	// Wait says which tasks the script that fetches them parks without asking, and how.
 	Wait() colocated.Wait
 	// Keys returns a function that returns the keys of a task before its run, none if the run has to say; nil if they are
@@ -34,6 +37,8 @@ type Parker interface {
 type noParker struct{}
 
 func (noParker) ParkFetched(*Run, Refused) bool { return false }
+
+func (noParker) Adopt(Task, string, *colocated.Taken) Held { return nil }
 
 func (noParker) Wait() (none colocated.Wait) { return none }
 

@@ -35,7 +35,8 @@ type Run struct {
 	inBackground bool      // it is parked in the background
 	back         sync.Once // what has become of that is noted
 	putBack      bool
-	taken        *colocated.Taken   // locks that came with the task, until its handler claims them
+	held         Held               // a lease of its keys, until its handler claims it
+	taken        *colocated.Taken   // locks that came with the task, of which nobody has made a lease yet
 	release      *colocated.Release // of the locks, until the acknowledgement or the timer takes it
 }
 
@@ -46,6 +47,10 @@ type parking struct {
 	parked func(Parked)
 	told   sync.Once
 	over   func() // is called when a park in the background has ended; may be nil
+	// follow, when not nil, waits in memory for a lease of the keys. It returns nil if there is none, or ctx ends: then the task
+	// is parked.
+	follow  func(ctx context.Context) Held
+	deliver func() bool // gives the task to asynq
 }
 
 // ErrNotOurs reports that an Engine knows no run of a task: the asynq server that runs the task does not use
@@ -123,6 +128,13 @@ func (r *Run) Park(key string, opts ParkOptions, parked func(Parked)) {
 	r.parking = &parking{key: key, opts: opts, parked: parked}
 }
 
+// Follow has a task that is parked without a run wait in memory first.
+func (r *Run) Follow(follow func(ctx context.Context) Held) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parking.follow = follow
+}
+
 // Withdraw undoes Park and Postpone: asynq's acknowledgement counts.
 func (r *Run) Withdraw() {
 	if r == nil {
@@ -166,9 +178,29 @@ func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 // tasks is an Engine as a Conn sees it.
 type tasks Engine
 
-// Fetched notes the run of a task.
+// Fetched notes the run of a task. If it has come with its locks, they are a lease of this process from now on.
 func (e *tasks) Fetched(f broker.Fetched) {
-	e.runs.add(e.runOf(f))
+	r := e.runOf(f)
+	if f.Taken != nil {
+		kind := textOf(f.Message, typeField)
+		if parker := e.parkers.of(kind); parker != nil {
+			r.held = parker.Adopt(r.task, kind, f.Taken)
+		}
+		if r.held == nil {
+			r.taken = f.Taken
+		}
+	}
+	e.runs.add(r)
+}
+
+// Left ends the run of a task that asynq has not taken.
+func (e *tasks) Left(f broker.Fetched) *colocated.Release {
+	r := e.runs.of(Task{Queue: f.Queue, ID: f.ID})
+	if r == nil || r.nonce != f.Run {
+		return nil
+	}
+	e.runs.drop(r)
+	return r.takeRelease()
 }
 
 // runOf returns the run of a task that was fetched.
@@ -176,7 +208,7 @@ func (e *tasks) runOf(f broker.Fetched) *Run {
 	w := ParseWait(f.Wait)
 	r := &Run{
 		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, met: w.Conflict, sequence: f.Sequence,
-		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
+		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded,
 	}
 	if key, ok := w.Key(); ok && f.Woken && !w.Own {
 		r.owes = WaitersKey(key)

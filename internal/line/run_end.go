@@ -88,6 +88,9 @@ func (r *Run) parkInBackground(p *parking, lease time.Time) bool {
 		return true
 	}
 	r.inBackground = r.queue.background(r.queue.parking, backgroundLimit, func(ctx context.Context) {
+		if r.follows(p) {
+			return
+		}
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(backgroundFirst),
 			backoff.WithMaxInterval(backgroundMost), backoff.WithMaxElapsedTime(backgroundLimit))
 		err := backoff.Retry(func() error {

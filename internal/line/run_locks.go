@@ -37,21 +37,37 @@ func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker
 	}
 }
 
-// Claim returns the locks that were taken with the task, and leaves them to the caller; nil if there are none.
-func (r *Run) Claim() *colocated.Taken {
+// Held is a lease that a task has before its handler runs.
+type Held interface {
+	// Release ends the lease, and returns its release, nil if that is done. freed is called with the keys once they are
+	// released, if another caller waits for one of them.
+	Release(freed func(keys []string)) *colocated.Release
+}
+
+// Claim returns the lease of the task, or else the locks that were taken with it, and leaves them to the caller; nil if there
+// are none.
+func (r *Run) Claim() (Held, *colocated.Taken) {
 	if r == nil {
-		return nil
+		return nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.taken
-	r.taken = nil
-	return taken
+	held, taken := r.held, r.taken
+	r.held, r.taken = nil, nil
+	return held, taken
 }
 
-// Reject releases locks that were taken with the task and are of no use to its handler.
-func (r *Run) Reject(ctx context.Context, taken *colocated.Taken) {
-	taken.Release(r.queue.freed).Run(ctx, false)
+// Reject releases locks that were taken with the task and are of no use to its handler: a lease, or else those taken.
+func (r *Run) Reject(ctx context.Context, held Held, taken *colocated.Taken) {
+	var release *colocated.Release
+	if held != nil {
+		release = held.Release(r.queue.freed)
+	} else {
+		release = taken.Release(r.queue.freed)
+	}
+	if release != nil {
+		release.Run(ctx, false)
+	}
 }
 
 // Outdated removes the record of the task's keys if its handler locks others, as after asynq's UpdateTaskPayload. With the
@@ -62,14 +78,13 @@ func (r *Run) Outdated(ctx context.Context, keys []string) {
 	}
 }
 
-// Mistaken releases such locks because the handler locks other keys than those that were recorded. Tasks of this type
-// are fetched without locks until enough records in a row were correct.
-func (r *Run) Mistaken(ctx context.Context, kind string, keys []string, taken *colocated.Taken) {
+// Mistaken notes that the handler locks other keys than those that were recorded. Tasks of this type are fetched without
+// locks until enough records in a row were correct.
+func (r *Run) Mistaken(ctx context.Context, kind string, keys []string) {
 	if r.queue.types.Forget(kind) {
 		r.queue.log.WarnContext(ctx, "a task is recorded with other keys than its handler locks; tasks of its type take longer "+
 			"for a while: let the producer and the handler use the same key function", "task", r.task.String(), "type", kind)
 	}
-	r.Reject(ctx, taken)
 	r.Outdated(ctx, keys)
 }
 
@@ -84,11 +99,10 @@ type ReleaseOptions struct {
 	Committed bool
 	// Place is what becomes of the task's place in the sequence of its key.
 	Place colocated.Place
-	// Plan returns how many tasks to wake for a key if tasks are parked on it, 100 at most. It is called for each key in
-	// turn, or for none, right before the acknowledgement is sent that carries out the release.
-	Plan func(key string) int
-	// Defer ends the lease of locks for which [Engine.Colocates] is true, and leaves its release to the acknowledgement. It
-	// returns nil if the caller must release the lease: it is over, or was handed off.
+	// Followed says that the next task of the keys is to have another one waiting for it in memory.
+	Followed bool
+	// Defer ends the lease of locks for which [Engine.Colocates] is true, or hands it off, and leaves the rest to the
+	// acknowledgement. It returns nil if the caller must release the lease: it is over.
 	Defer func(done func(colocated.Outcome, error)) *colocated.Release
 	// Done is called once, with the tasks that the acknowledgement has woken for some of the keys, and the error of the
 	// release. If the outcome is not Scripted, the task may still have its place.
@@ -115,7 +129,15 @@ func (r *Run) Release(opts ReleaseOptions) bool {
 	if release == nil {
 		return false
 	}
-	release.Strict, release.Plan, release.Names, release.Place = !opts.Committed, opts.Plan, opts.Keys, opts.Place
+	release.Strict, release.Place = !opts.Committed && !release.Kept, opts.Place
+	if opts.Place != colocated.Stays && !release.Awaited {
+		if !release.Kept { // one takes the key
+			release.Wakes++
+		}
+		if opts.Followed && release.HandsOff { // and one follows it
+			release.Wakes++
+		}
+	}
 	r.release = release
 	due := time.AfterFunc(unacknowledged, func() {
 		if left := r.takeRelease(); left != nil {
@@ -161,10 +183,14 @@ func (r *Run) takeRelease() *colocated.Release {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	release := r.release
-	if release == nil && r.taken != nil {
+	switch {
+	case release != nil:
+	case r.held != nil:
+		release = r.held.Release(r.queue.freed)
+	case r.taken != nil:
 		release = r.taken.Release(r.queue.freed)
 	}
-	r.release, r.taken = nil, nil
+	r.release, r.held, r.taken = nil, nil, nil
 	return release
 }
 

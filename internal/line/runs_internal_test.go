@@ -88,9 +88,11 @@ func (parksAll) ParkFetched(r *Run, _ Refused) bool {
 	return true
 }
 
-func (parksAll) Keys() func(*asynq.Task) []string { return nil }
-func (parksAll) Wait() (none colocated.Wait)      { return none }
-func (parksAll) Parked(Refused, []Parked)         {}
+func (parksAll) Keys() func(*asynq.Task) []string          { return nil }
+func (parksAll) Adopt(Task, string, *colocated.Taken) Held { return nil }
+
+func (parksAll) Wait() (none colocated.Wait) { return none }
+func (parksAll) Parked(Refused, []Parked)    {}
 
 // The Engine is closed while a task is to be parked, and another fetch removes the runs that are over.
 func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {
@@ -101,7 +103,7 @@ func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {
 	q.mu.Lock()
 	go func() {
 		f := broker.Fetched{Queue: "default", ID: "a", Message: "\x0a\x04test"}
-		parked <- (*tasks)(q).parkFetched(f, func() {})
+		parked <- (*tasks)(q).Park(f, func() {}, nil)
 	}()
 	locked := func(mu *sync.Mutex) bool {
 		if mu.TryLock() {

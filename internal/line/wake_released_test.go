@@ -1,6 +1,7 @@
 package line_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,17 +23,18 @@ type holder struct {
 	stopping chan struct{} // closed when its server fetches no more
 	unserved []string      // queues
 	task     intake.Task
+	kept     bool // its locks have a next holder
 }
 
 // newHolder returns the holder of some keys, encoded, on a server that fetches no more.
 func newHolder(t *testing.T, keys string) *holder {
 	t.Helper()
-	h := newFetcher(t, keys)
+	h := newFetcher(t, keys, 1)
 	close(h.stopping)
 	return h
 }
 
-func newFetcher(t *testing.T, keys string) *holder {
+func newFetcher(t *testing.T, keys string, slots int) *holder {
 	t.Helper()
 	h := &holder{solo: newSolo(t), stopping: make(chan struct{})}
 	single, err := locking.NewSingle(h.Client, locking.SingleOptions{})
@@ -44,7 +46,7 @@ func newFetcher(t *testing.T, keys string) *holder {
 	parkings := h.Engine.ParkingAtFetch()
 	parkings.Unserved = func() []string { return h.unserved }
 	h.in = intake.New(h.Client, intake.Options{
-		Slots: 1, Locks: locks.Colocated(single), Types: &types, Parking: parkings, Stopping: h.stopping,
+		Slots: slots, Locks: locks.Colocated(single), Types: &types, Parking: parkings, Stopping: h.stopping,
 	})
 	_, err = h.in.Fetch(t.Context(), "default")
 	h.OK(err)
@@ -71,7 +73,7 @@ func (h *holder) wait(id, keys, key string) {
 func (h *holder) acknowledge(most int, text string) (got colocated.Outcome) {
 	h.Helper()
 	release := h.task.Taken.Release(nil)
-	release.Plan, release.Names = func(string) int { return most }, h.task.Taken.Keys
+	release.Wakes, release.Kept = most, h.kept
 	release.Then(func(o colocated.Outcome, err error) {
 		h.OK(err)
 		got = o
@@ -114,16 +116,11 @@ func TestAnAcknowledgementWakesWaitersThatCanRun(t *testing.T) {
 		prepare func(h *holder)
 		woken   []string // by the acknowledgement
 	}{
-		"the only one":         {most: 1, waiters: []string{"a"}, woken: []string{"a"}},
-		"the first":            {most: 1, waiters: []string{"a", "b", "c"}, woken: []string{"a"}},
-		"some":                 {most: 2, waiters: []string{"a", "b", "c", "d"}, woken: []string{"a", "b"}},
-		"as many as there are": {most: 3, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
-		"more than there are":  {most: 5, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
-		"none is to be woken":  {most: 0, waiters: []string{"a"}},
-		"none waits":           {most: 1},
-		"the next one stands far behind": {
-			most: 9, waiters: strings.Split("abcdefghijklmn", ""), woken: strings.Split("abcdefghi", ""),
-		},
+		"the only one":            {most: 1, waiters: []string{"a"}, woken: []string{"a"}},
+		"the first":               {most: 1, waiters: []string{"a", "b", "c"}, woken: []string{"a"}},
+		"no slot for a second":    {most: 2, waiters: []string{"a", "b", "c", "d"}, woken: []string{"a"}},
+		"none is to be woken":     {most: 0, waiters: []string{"a"}},
+		"none waits":              {most: 1},
 		"one behind cannot run":   {most: 1, waiters: []string{"a", "b"}, prepare: overdue("b"), woken: []string{"a"}},
 		"the first is overdue":    {most: 2, waiters: []string{"a", "b"}, woken: []string{"b"}, prepare: overdue("a")},
 		"the second is overdue":   {most: 2, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: overdue("b")},
@@ -225,7 +222,7 @@ func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
 	for name, heard := range map[string]bool{"nobody else waits": false, "a caller waits elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newFetcher(t, "k")
+			h := newFetcher(t, "k", 1)
 			h.wait("a", "k", "k")
 			h.wait("b", "k", "k")
 			if heard {
@@ -235,8 +232,8 @@ func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
 				h.OK(err)
 			}
 			got := h.acknowledge(2, "")
-			if len(got.Woken) != 1 || len(got.Woken[0].Entries) != 2 || got.Woken[0].Pending != 1 {
-				t.Errorf("the acknowledgement tells %+v, want two tasks, one of which is pending", got)
+			if len(got.Woken) != 1 || !slices.Equal(got.Woken[0].Entries, []string{"7:defaulta"}) || got.Woken[0].Pending != 0 {
+				t.Errorf("the acknowledgement tells %+v, want one task", got)
 			}
 			next, _ := h.in.Take()
 			if next.ID != "a" || !next.Woken || next.WokenFor <= 0 || (next.Taken == nil) != heard {
@@ -246,19 +243,75 @@ func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
 	}
 }
 
-// Tasks that were woken to be on standby take no slot from one whose key is free.
-func TestTasksWhoseKeysAreFreeComeBeforeThoseForStandby(t *testing.T) {
+// A task that is to follow the next holder is woken only for a slot that no other task needs whose key is free.
+func TestAFollowerComesWithTheTaskThatItFollows(t *testing.T) {
 	t.Parallel()
-	h := newFetcher(t, "j k")
-	for _, id := range []string{"j1", "j2", "k1", "k2"} {
-		h.wait(id, id[:1], id[:1])
+	for slots, want := range map[int]struct{ woken, come string }{
+		1: {"j1 k1", "j1"}, 2: {"j1 k1", "j1 k1"}, 3: {"j1 j2 k1", "j1 j2 k1"}, 4: {"j1 j2 k1 k2", "j1 j2 k1 k2"},
+	} {
+		t.Run(fmt.Sprint(slots), func(t *testing.T) {
+			t.Parallel()
+			h := newFetcher(t, "j k", slots)
+			for _, id := range []string{"j1", "j2", "j3", "k1", "k2", "k3"} {
+				h.wait(id, id[:1], id[:1])
+			}
+			got := h.acknowledge(2, "")
+			var woken, come []string
+			for _, w := range got.Woken {
+				for _, entry := range w.Entries {
+					woken = append(woken, strings.TrimPrefix(entry, "7:default"))
+				}
+			}
+			for next, ok := h.in.Take(); ok; next, ok = h.in.Take() {
+				come = append(come, next.ID)
+				if next.Taken != nil != strings.HasSuffix(next.ID, "1") || next.Refused != nil != strings.HasSuffix(next.ID, "2") {
+					t.Errorf("%+v", next)
+				}
+			}
+			slices.Sort(come)
+			if strings.Join(woken, " ") != want.woken || slots > 1 && strings.Join(come, " ") != want.come || len(come) > slots {
+				t.Errorf("%v are woken and %v come, want %+v", woken, come, want)
+			}
+		})
 	}
-	if got := h.acknowledge(2, ""); len(got.Woken) != 2 || len(got.Woken[0].Entries) != 2 || len(got.Woken[1].Entries) != 2 {
-		t.Fatalf("the acknowledgement tells %+v, want four tasks", got)
-	}
-	next, _ := h.in.Take() // for the only slot
-	pending := h.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
-	if next.ID != "k1" || next.Taken == nil || !slices.Equal(pending, []string{"j2", "k2", "j1"}) {
-		t.Errorf("%+v comes first, and then, from the right, %v", next, pending)
+}
+
+func TestALeaseThatIsHandedOffStaysLocked(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		slots   int
+		prepare func(h *holder)
+		woken   int
+	}{
+		"a slot for the next one": {slots: 2, woken: 1},
+		"no slot":                 {slots: 2, prepare: func(h *holder) { close(h.stopping) }},
+		"another server's task": {slots: 2, prepare: func(h *holder) {
+			h.OK(h.Client.ZRem(h.Context(), "railtoken:waiters:{k}", "7:defaulta").Err())
+			h.OK(h.Client.ZAdd(h.Context(), "railtoken:waiters:{k}", redis.Z{Score: 1, Member: "5:othera"}).Err())
+		}},
+		"the lock is another owner's": {slots: 2, prepare: func(h *holder) {
+			h.OK(h.Client.Set(h.Context(), "railtoken:lock:{k}", "another/1/x", 0).Err())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFetcher(t, "k", tt.slots)
+			h.wait("a", "k", "k")
+			h.kept = true
+			if tt.prepare != nil {
+				tt.prepare(h)
+			}
+			before := h.Client.Get(t.Context(), "railtoken:lock:{k}").Val()
+			got := h.acknowledge(1, "")
+			if len(got.Woken) != tt.woken || got.Lost != 0 {
+				t.Errorf("the acknowledgement tells %+v, want %+v", got, tt)
+			}
+			if after := h.Client.Get(t.Context(), "railtoken:lock:{k}").Val(); after != before || before == "" {
+				t.Errorf("the lock is %q, and was %q", after, before)
+			}
+			if next, ok := h.in.Take(); ok != (tt.woken > 0) || ok && next.Refused == nil {
+				t.Errorf("%+v comes: %t", next, ok)
+			}
+		})
 	}
 }

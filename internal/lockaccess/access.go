@@ -41,11 +41,16 @@ type Access[Locker, Options, Lease any] interface {
 	// Adopt makes a lease of keys that a script has taken. The error says why the keys are of no use; then the caller must
 	// release them.
 	Adopt(ctx context.Context, t *colocated.Taken, opts Options) (Lease, error)
-	// Defer ends a lease and leaves its release to the caller. done is called with the outcome and the error that
-	// Lease.Release would have returned. Until the release is carried out or said to be late, or a script has taken the
-	// keys for another task, callers of this process take the keys for held. Defer returns nil if Lease.Release must be
-	// called: it hands the lease off, or the lease is over, or no script can release it.
+	// Defer ends a lease, or hands it off, and leaves its release to the caller: it is Kept if the lease was handed off.
+	// done is called with the outcome and the error that Lease.Release would have returned. Until the release is carried
+	// out or said to be late, or a script has taken the keys for another task, callers of this process take the keys for
+	// held. Defer returns nil if Lease.Release must be called: the lease is over, or no script can release it.
 	Defer(lease Lease, done func(colocated.Outcome, error)) *colocated.Release
+	// Succeed has the caller follow the present lease of exactly these keys in this process, by the Gate in front of a
+	// Locker. Once it is released, turn has the lease that was handed off to the caller, or nil. ok is false if there is no
+	// such lease, it would not be handed off, or another caller waits for it. leave ends the wait; a lease that has come by
+	// then is in turn.
+	Succeed(locker Locker, keys []string, opts Options) (turn <-chan Lease, leave func(), ok bool)
 	// Forgive marks a lease as committed whose holder has succeeded, if it has merely expired: no other owner has had its
 	// keys until now. It asks the servers, for up to 5 s, unless stopping is closed.
 	Forgive(ctx context.Context, stopping <-chan struct{}, lease Lease)

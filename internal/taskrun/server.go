@@ -17,7 +17,7 @@ type Server struct {
 	// the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are assumed to be elsewhere, and parking
 	// a task costs one more attempt to lock its key.
 	RedisKeys func(key string) (lock, notify string)
-	// Slots is the Concurrency of the server; zero if it is not known. Then no task is on standby.
+	// Slots is the Concurrency of the server; zero if it is not known.
 	Slots int
 	// Stopping ends all waits in slots when it is closed; nil never ends one.
 	Stopping <-chan struct{}

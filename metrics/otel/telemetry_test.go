@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-var parks = middleware.Requeue{Standby: -1, Delay: time.Hour}
+var parks = middleware.Requeue{Delay: time.Hour}
 
 func TestAWaitIsLinkedToItsHolder(t *testing.T) {
 	t.Parallel()

@@ -54,8 +54,8 @@ func runOrders(t *testing.T) *httptest.Server {
 		t.Fatal(err)
 	}
 	for kind, strategy := range map[string]middleware.Strategy{
-		"park": middleware.Requeue{Standby: -1}, "fail": middleware.FailFast{},
-		"limit": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}},
+		"park": middleware.Requeue{}, "fail": middleware.FailFast{},
+		"limit": middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}},
 		"wait":  middleware.Wait{Max: time.Second},
 		"lose":  nil,
 	} {

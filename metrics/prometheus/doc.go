@@ -14,7 +14,7 @@
 //	railtoken_attempts_total{type,queue,outcome}      runs: acquired, held (ended in conflict), unavailable
 //	railtoken_waits_total{type,queue}                 waits that have begun
 //	railtoken_conflicts_total{type,queue,outcome}     parked, waited (and got its keys), failed, limit
-//	railtoken_wakes_total{queue,by}                   release, standby, repair, timer
+//	railtoken_wakes_total{queue,by}                   release, repair, timer
 //	railtoken_wakes_lost_total{queue}                 not woken although their keys and a slot were free
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
@@ -29,9 +29,9 @@
 //	railtoken_inspect_up                              1 if Redis answered when the gauges were read
 //	railtoken_unreachable_seconds{server}             how long the Redis of the tasks, or the locks, have not answered
 //
-// A wake is measured for tasks that were parked and found their keys free, and for tasks that waited in their slots and
-// were notified of the release, but not for tasks on standby. An acquisition is not measured when the locks come with
-// the task, in the same command, or after a wait on standby. The label backend is redis, redlock, or the package name
+// A wake is measured for tasks that were parked and found their keys free, that waited in their slots and were notified of the
+// release, or that waited in memory and were handed the lease. An acquisition is not measured when the locks come with the
+// task, or were handed off or collected. The label backend is redis, redlock, or the package name
 // of any other backend.
 //
 // The time for which servers are unreachable is that of the workers of the process, which Observe learns of when they start.

@@ -76,7 +76,7 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 func (c *chain) startWorker(ctx context.Context, at *server.Server) (stop func() error, err error) {
 	return workers.Railtoken(ctx, worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, Observer: c.observe,
-		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
+		Strategy: middleware.Requeue{Order: c.order, Delay: lifeDelay},
 	}, worker.Handler[int]{
 		Keys: func(int) []string { return []string{lifeKey} },
 		Run:  func(context.Context, int) error { return c.live(ctx) },

@@ -40,7 +40,7 @@ const (
 func memory(ctx context.Context, env *measure.Env) error {
 	steps := []func(context.Context, *store) error{
 		held, expired, waiting(bareTask, tasks.RetryUncounted),
-		waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
+		waiting(parkedTask, tasks.Railtoken), waiting(fifoTask, tasks.RailtokenFIFO),
 	}
 	return env.Measure(ctx, measure.Contest{
 		Name: "cost-memory", Title: "memory of Redis", Measure: func(ctx context.Context, t *results.Table) error {

@@ -43,6 +43,6 @@ type Contestant struct {
 // patterns that people write themselves.
 var (
 	All    = slices.Concat([]Contestant{Bare}, Ours, ByHand)
-	Ours   = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFIFO, RailtokenStrictFIFO}
+	Ours   = []Contestant{Railtoken, RailtokenWait, RailtokenFIFO, RailtokenStrictFIFO}
 	ByHand = []Contestant{SleepRetry, SleepRedsync, Retry}
 )

@@ -52,8 +52,8 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	short := slices.Concat([]Contestant{Bare, Railtoken}, ByHand)
 	hot := part{env, WithAHotKey("hotkey", "beside", share(2000), share(200)), slices.Concat(
 		[]Contestant{Railtoken, RailtokenWait, RailtokenFIFO}, ByHand)}
-	ahead := part{env, WithAHotKey("hot-ahead", "behind", share(1000), share(5000)), []Contestant{Bare, Railtoken, RailtokenParks}}
-	pairs := part{env, Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken, RailtokenParks}, ByHand)}
+	ahead := part{env, WithAHotKey("hot-ahead", "behind", share(1000), share(5000)), []Contestant{Bare, Railtoken, RailtokenFIFO}}
+	pairs := part{env, Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken}, ByHand)}
 	hands := part{env, HandOffs(share(handOffs)), eachQueue}
 	return []measure.Contest{
 		contended(env, Repeat("K1", 1, share(500), briefWork, seed), All),

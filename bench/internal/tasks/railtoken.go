@@ -14,16 +14,12 @@ import (
 
 // Package worker with some strategies.
 var (
-	// Railtoken has the defaults: the next few tasks in conflict stand by in their slots, the others are parked.
+	// Railtoken has the defaults: where it can, the next task of a key waits in memory; the others are parked.
 	Railtoken = ours("railtoken", nil)
-	// RailtokenParks parks every task in conflict.
-	RailtokenParks = ours("railtoken parks", middleware.Requeue{Standby: -1})
 	// RailtokenWait waits in the slot for up to a second before it parks.
 	RailtokenWait = ours("railtoken wait", middleware.Wait{}.Then(middleware.Requeue{}))
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
 	RailtokenFIFO = inOrder("railtoken FIFO", middleware.Requeue{Order: middleware.FIFO})
-	// RailtokenFIFOParks parks every task in conflict too.
-	RailtokenFIFOParks = inOrder("railtoken FIFO parks", middleware.Requeue{Order: middleware.FIFO, Standby: -1})
 	// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
 	RailtokenStrictFIFO = inOrder("railtoken StrictFIFO", middleware.Requeue{Order: middleware.StrictFIFO})
 )

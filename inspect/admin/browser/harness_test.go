@@ -98,7 +98,7 @@ func (r *rig) work(c worker.Config) *rig {
 		r.Fatal(err)
 	}
 	for _, name := range []string{"order:allocate", "order:audit", "order:cancel", "account:settle", "warehouse:count"} {
-		s := middleware.Requeue{Standby: -1}
+		s := middleware.Requeue{}
 		if name == "order:cancel" {
 			s.Limits = delayqueue.Limits{Conflicts: 1}
 		}

@@ -101,25 +101,26 @@ func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, firs
 		locks = &colocated.Release{}
 	}
 	var held [4]string
-	c := script.CommandOf(8+len(a.Args)+2*len(locks.Tops), a.Keys, locks.Locks(held[:0]))
+	c := script.CommandOf(10+len(a.Args)+len(locks.Tops), a.Keys, locks.Locks(held[:0]))
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
-	lost := 0
-	if first && locks.Strict {
-		lost = 1
+	wakes := 0
+	if first {
+		wakes = locks.Wakes
 	}
-	c.Add(at+1, run, locks.Owner, lost, string(locks.Place), len(locks.Tops))
+	c.Add(at+1, run, locks.Owner, flag(first && locks.Strict), string(locks.Place), wakes, flag(locks.Kept), len(locks.Tops))
 	for _, top := range locks.Tops {
 		c.Add(top)
 	}
-	for i := range locks.Tops {
-		most := -1
-		if first && locks.Plan != nil {
-			most = locks.Plan(locks.Names[i])
-		}
-		c.Add(most)
-	}
 	return new(pipeline.Call).Of(c, 0, nil)
+}
+
+// flag returns a truth value as a script reads it.
+func flag(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // acknowledged is the reply to an acknowledgement.

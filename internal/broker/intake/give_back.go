@@ -13,14 +13,19 @@ import (
 // are being parked. Each of them counts as one that a call asks for until it is parked, so that no more are under way
 // than there are slots.
 func (in *Intake) came(n int, tasks []Task, leased time.Time) (parking bool) {
-	kept := tasks[:0]
-	for _, t := range tasks {
-		if t.Refused != nil && !t.Woken && in.park != nil && !in.isStopping() && in.park(t, in.parked) {
-			n--
-			parking = true
-			continue
+	kept := make([]Task, 0, len(tasks))
+	for _, refused := range []bool{false, true} { // which keys this process has is known once the others have begun
+		for _, t := range tasks {
+			switch {
+			case t.Refused != nil != refused:
+			case refused && in.parks(t, leased):
+				n--
+				parking = true
+			default:
+				in.begins(t)
+				kept = append(kept, t)
+			}
 		}
-		kept = append(kept, t)
 	}
 	in.slots.answered(n, kept, leased)
 	if len(kept) > 0 {
@@ -36,6 +41,44 @@ func (in *Intake) watch() {
 	if in.timer == nil {
 		in.timer = time.AfterFunc(unclaimed, in.look)
 	}
+}
+
+// begins begins the run of a task.
+func (in *Intake) begins(t Task) {
+	if in.tasks != nil {
+		in.tasks.Fetched(t)
+	}
+}
+
+// parks has a task parked that was refused, and reports whether it does.
+func (in *Intake) parks(t Task, leased time.Time) bool {
+	return in.tasks != nil && !in.isStopping() &&
+		in.tasks.Park(t, in.parked, func() bool { return in.deliver(t, leased) })
+}
+
+// left ends the run of a task that goes back, and returns the release of its locks.
+func (in *Intake) left(t Task) (locks *colocated.Release) {
+	switch {
+	case in.tasks != nil:
+		locks = in.tasks.Left(t)
+	case t.Taken != nil:
+		locks = t.Taken.Release(nil)
+	}
+	if locks == nil || locks.Kept {
+		return &colocated.Release{}
+	}
+	return locks
+}
+
+// deliver gives asynq a task that was being parked and has its locks now. It reports false if asynq takes no more tasks.
+func (in *Intake) deliver(t Task, leased time.Time) bool {
+	if in.isStopping() || !in.begin(false) {
+		return false
+	}
+	defer in.end()
+	in.slots.answered(0, []Task{t}, leased)
+	in.watch()
+	return true
 }
 
 // parked frees the slot of a task that was parked.
@@ -81,29 +124,31 @@ func (in *Intake) giveBack(tasks []Task) {
 	if len(tasks) == 0 {
 		return
 	}
+	var locks *colocated.Release // of the last one
 	in.repeat(func(ctx context.Context) error {
-		for ; len(tasks) > 0; tasks = tasks[:len(tasks)-1] {
+		for ; len(tasks) > 0; tasks, locks = tasks[:len(tasks)-1], nil {
 			t := tasks[len(tasks)-1]
-			queue, woken := keysOf([]string{t.Queue}), 0
-			if t.Woken {
-				woken = 1
-			}
-			locks := &colocated.Release{}
-			if t.Taken != nil {
-				locks = t.Taken.Release(in.freed)
+			queue := keysOf([]string{t.Queue})
+			if locks == nil {
+				locks = in.left(t)
 			}
 			keys := append([]string{asynqwire.Hash(t.Queue, t.ID), queue[2], queue[3], queue[0]}, locks.Keys...)
 			reply, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript, keys,
-				t.Run, t.ID, time.Now().UnixNano(), woken, locks.Owner))
+				t.Run, t.ID, time.Now().UnixNano(), flag(t.Woken), locks.Owner))
 			if passes(err) {
+				locks.Late()
 				return err
 			}
 			if err == nil {
 				locks.Answered(colocated.Outcome{Notify: reply != int64(0)})
-			} else if t.Taken != nil {
+			} else if locks.Owner != "" {
 				locks.Run(ctx, true)
 			}
 		}
 		return nil
-	}, func() {}) // asynq recovers them
+	}, func() { // asynq recovers them, and their locks end with their TTLs
+		for _, t := range tasks {
+			in.left(t).Late()
+		}
+	})
 }

@@ -86,19 +86,28 @@ type Options struct {
 	// Background runs a call until it is answered, beyond the call of asynq, and reports false when that is no longer
 	// possible. A goroutine of its own when nil.
 	Background func(limit time.Duration, do func(context.Context)) bool
-	// Locks are the locks that tasks of some Types are taken with, if they are on the Redis of the tasks. Freed is called
-	// with the keys that were released because their task goes back, if others wait for one of them.
+	// Locks are the locks that tasks of some Types are taken with, if they are on the Redis of the tasks.
 	Locks colocated.Locks
 	Types *colocated.Types
-	Freed func(keys []string)
 	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
 	// When nil, only recorded keys are taken with tasks. It must be quick.
 	KeysIn func(message string) string
-	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
-	// that is done. When nil, asynq gets all tasks.
-	Park func(t Task, parked func()) bool
-	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	// Tasks learns of the tasks. When nil, asynq gets all of them.
+	Tasks Tasks
+	// Parking has tasks parked by the script that would fetch them. When nil, Tasks is asked about all that were refused.
 	Parking *Parking
+}
+
+// Tasks learns of the tasks that an Intake has taken.
+type Tasks interface {
+	// Fetched is called for each task that asynq is to have, once it was taken.
+	Fetched(t Task)
+	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
+	// the task needs no slot any more. If the task gets its locks before, asynq is to have it: deliver reports false if it takes no
+	// more tasks.
+	Park(t Task, parked func(), deliver func() bool) bool
+	// Left is called for a task that asynq does not take. It returns the release of its locks, nil for none.
+	Left(t Task) *colocated.Release
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -115,9 +124,8 @@ type Intake struct {
 	spawn    func(limit time.Duration, do func(context.Context)) bool
 	locks    colocated.Locks
 	types    *colocated.Types
-	freed    func(keys []string)
 	keysIn   func(message string) string
-	park     func(t Task, parked func()) bool
+	tasks    Tasks
 	parking  *Parking
 
 	fetchScript  *pipeline.Script
@@ -139,7 +147,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
-		locks: opts.Locks, types: opts.Types, freed: opts.Freed, keysIn: opts.KeysIn, park: opts.Park,
+		locks: opts.Locks, types: opts.Types, keysIn: opts.KeysIn, tasks: opts.Tasks,
 		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}

@@ -26,6 +26,10 @@ type noTasks struct{ fetched atomic.Int64 }
 
 func (n *noTasks) Fetched(broker.Fetched) { n.fetched.Add(1) }
 
+func (*noTasks) Park(broker.Fetched, func(), func() bool) bool { return false }
+
+func (*noTasks) Left(broker.Fetched) *colocated.Release { return nil }
+
 func (*noTasks) Release(broker.Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil
 }

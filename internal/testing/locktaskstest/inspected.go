@@ -27,7 +27,7 @@ func Inspect(t *testing.T, backend string, newLocker func() locking.Locker) {
 	parked := make(chan delayqueue.Task, 1)
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: server.Addr()}, Locker: newLocker(), Logger: slog.New(slog.DiscardHandler),
-		Strategy: middleware.Requeue{Standby: -1}, ShutdownTimeout: 10 * time.Millisecond,
+		Strategy: middleware.Requeue{}, ShutdownTimeout: 10 * time.Millisecond,
 		Observer: func(_ context.Context, e middleware.Event) {
 			switch e.Kind {
 			case middleware.Acquired:

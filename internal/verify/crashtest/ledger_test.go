@@ -26,7 +26,8 @@ type ledger struct {
 	tokens   map[string]int64    // by key
 	running  []*entry
 	faults   []string
-	slots    int // how many tasks had to wait in their slots
+	waits    int // how many tasks had to wait
+	handed   int // how many had the next token of the lease before theirs
 	order    order
 }
 
@@ -70,6 +71,9 @@ func (l *ledger) begin(by *process, j job, tokens map[string]int64) (*entry, err
 		if token <= l.tokens[key] {
 			l.fault("token %d of key %s for %s is not above %d, which was there before", token, key, task, l.tokens[key])
 			return nil, errFenced
+		}
+		if token == l.tokens[key]+1 {
+			l.handed++
 		}
 		l.tokens[key] = token
 	}
@@ -123,21 +127,18 @@ func (l *ledger) write(e *entry) error {
 	return nil
 }
 
-// waited notes that a task had to wait in its slot.
+// waited notes that a task had to wait.
 func (l *ledger) waited() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots++
+	l.waits++
 }
 
-// counts returns how many tasks had to wait in their slots, and how many runs there were.
-func (l *ledger) counts() (slots, runs int) {
+// counts returns how many tasks had to wait, and to how many a lease was handed off.
+func (l *ledger) counts() (waits, handed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.runs {
-		runs += n
-	}
-	return l.slots, runs
+	return l.waits, l.handed
 }
 
 // has reports whether the effect of a task is there.

@@ -147,7 +147,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	p.servers = append(p.servers, server)
 }
 
-// observe counts the tasks that have waited in their slots for a key.
+// observe counts the tasks that have waited for a key.
 func (p *process) observe(_ context.Context, e middleware.Event) {
 	if e.Kind == middleware.Acquired && e.Waited > 0 {
 		p.ledger.waited()

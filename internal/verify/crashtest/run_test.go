@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,10 +42,9 @@ type run struct {
 	// What a producer was at when it was stopped: a job that may have been enqueued, and one that was not and that nobody enqueues.
 	unsure, lost string
 
-	fetching sync.Mutex   // held while the mate fetches a task
-	mate     *process     // nil without one
-	held     sync.Map     // the tasks that the mate has, with their queues
-	granted  atomic.Int64 // how many locks the servers have granted to the first process
+	fetching sync.Mutex // held while the mate fetches a task
+	mate     *process   // nil without one
+	held     sync.Map   // the tasks that the mate has, with their queues
 
 	// What was found at the fault: tasks that asynq gives up, because they were active on their last attempt, and tasks
 	// that asynq runs again although their effect is there.
@@ -129,11 +127,6 @@ func (r *run) play() (taken map[string]int) {
 func (r *run) sent(cmd redis.Cmder, began time.Time) {
 	if j, ok := r.joined(cmd); ok && !j.InLine {
 		r.ledger.arrive(j, began)
-	}
-	if answer, ok := cmd.(interface{ Val() any }); ok && stepOf(r.m, cmd) == "acquire" {
-		if _, granted := answer.Val().(int64); granted {
-			r.granted.Add(1)
-		}
 	}
 }
 

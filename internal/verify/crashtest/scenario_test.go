@@ -19,8 +19,8 @@ type scenario struct {
 	order middleware.Order
 	// mate has another process work beside the one that is stopped.
 	mate bool
-	// deck says that tasks wait in their slots for their keys.
-	deck bool
+	// follows says that tasks wait in memory for their keys.
+	follows bool
 	// within bounds a run without a fault: nobody waits for a timer who could have been woken.
 	within time.Duration
 	// steps are those that must be among the steps at which the process was stopped.
@@ -148,7 +148,7 @@ var scenarios = []scenario{
 		steps:  []string{"park", "asynq/retry", "asynq/forward"}, // the acknowledgements wake
 	},
 	{
-		name: "behind others of a held key", settings: settings{Queues: own, Fused: true, Strategy: middleware.Requeue{Standby: -1}},
+		name: "behind others of a held key", settings: settings{Queues: own, Fused: true, Strategy: middleware.Requeue{}},
 		jobs: []job{
 			{ID: "teacher", Hold: time.Second, Retries: 5, Record: true},
 			{ID: "holder", At: 3 * time.Second, Hold: 4 * time.Second, Retries: 5, Record: true},
@@ -180,18 +180,19 @@ var scenarios = []scenario{
 		steps:  []string{"postpone", "asynq/forward"},
 	},
 	{
-		// Each holds the key for less time than it takes to fetch a task: the next ones wait in their slots.
-		name: "on deck", settings: settings{Queues: own, Eager: true}, deck: true,
+		// Each holds the key briefly: the next one waits in memory.
+		name: "one after the other in memory", settings: settings{Queues: own, Eager: true, Fused: true}, follows: true,
 		jobs: []job{
-			{ID: "one", Hold: 60 * time.Millisecond, Retries: 5},
-			{ID: "two", Hold: 60 * time.Millisecond, Retries: 5},
-			{ID: "three", Hold: 60 * time.Millisecond, Retries: 5},
-			{ID: "four", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
-			{ID: "five", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
-			{ID: "six", At: 100 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "teacher", Hold: 60 * time.Millisecond, Retries: 5, Record: true},
+			{ID: "one", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, Record: true},
+			{ID: "two", At: time.Second, Hold: 60 * time.Millisecond, Record: true},
+			{ID: "three", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, Record: true},
+			{ID: "four", At: 1050 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, Record: true},
+			{ID: "five", At: 1050 * time.Millisecond, Hold: 600 * time.Millisecond, Retries: 5, Record: true}, // the next one waits too long
+			{ID: "six", At: 1100 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, Record: true},
 		},
-		within: 4 * time.Second,
-		steps:  []string{"park", "wake"},
+		within: 6 * time.Second,
+		steps:  []string{"park"},
 	},
 	{
 		name: "parked as they are enqueued", settings: settings{Queues: own}, jobs: parkedAtOnce, within: 18 * time.Second,

@@ -25,7 +25,7 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 	gate := make(chan struct{})
 	w, producer := newWorker(t, worker.Config{
 		Redis: worker.Redis{Cluster: cluster.Addrs()}, LockRedis: worker.Redis{Addr: redistest.Start(t).Addr()},
-		Queues: map[string]int{"audit": 1}, Concurrency: 40, Strategy: middleware.Requeue{Standby: -1},
+		Queues: map[string]int{"audit": 1}, Concurrency: 40, Strategy: middleware.Requeue{},
 	}, func(ctx context.Context, o order) error {
 		if !open.Load() {
 			<-gate

@@ -9,8 +9,10 @@
 --       then of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
 --       4 1 when the run has not succeeded if one of them was lost   5 'leaves' when the task gives up its place in the
---       sequence of its only key, 'stays' when it keeps it, or ''   6 how many locks   7... the token of each, then
---       of each how many tasks to wake that are parked on its key, if it is released; -1 when the client wakes them
+--       sequence of its only key, 'stays' when it keeps it, or ''   6 how many tasks to wake that are parked on each key,
+--       0 when the client does: the first of them takes it, and others are woken only if the fetch can take them, to be there
+--       when that one ends   7 1 when the locks were handed off: they are not released, none takes them, and another may have released
+--       them since   8 how many locks   9... the token of each
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
 -- position and the text of each error if there are any. A reply is 1 when the run has ended; or a list: 1, or 0 when the
@@ -60,15 +62,15 @@ arg = arg + 1 + 5 * tonumber(ARGV[arg])
 local names, freed = {}, {}
 for i = 1, tonumber(ARGV[1]) do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
-  local held, read = tonumber(ARGV[at + 6]), #names
-  acks[i] = {key = key, keys = keys, arg = arg + 2, at = at, held = held, read = read,
+  local held, read = tonumber(ARGV[at + 8]), #names
+  acks[i] = {key = key, keys = keys, arg = arg + 2, at = at, held = held, read = read, kept = ARGV[at + 7] == '1',
     lost = 0, subscribed = 0, parked = 0, failed = false}
   for k = key + keys, key + keys + held - 1 do
     local lock = KEYS[k]
     names[read + 1], names[read + 2] = lock, lock .. ':notify'
     read = read + 2
   end
-  key, arg = key + keys + held, at + 7 + 2 * held
+  key, arg = key + keys + held, at + 9 + held
 end
 local queues = key
 local values = calls('MGET', names)
@@ -76,26 +78,34 @@ local values = calls('MGET', names)
 -- Locks of whose release another caller has heard.
 local heard = {}
 
+-- How many released keys are still to wake a task, which takes the key.
+local firsts = 0
+
 -- free(a) finds out which locks of an acknowledgement are to be released, and which were lost.
 local function free(a)
   local owner = ARGV[a.at + 3]
   for i = 1, a.held do
     local read = a.read + 2 * i
     local lock, value, notify = names[read - 1], values[read - 1], values[read]
-    if value == owner then
+    if a.kept then -- the next holder finds out whether it was lost
+      notify = value == owner and notify
+    elseif value == owner then
       freed[#freed + 1] = lock
       if notify then
         spared[lock], heard[lock] = true, redis.pcall('PUBLISH', lock, '1') ~= 0
       end
-    elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 6 + i]) then
-      a.lost = taken(false, lock .. ':fence', ARGV[a.at + 6 + i]) and i or -i
+    elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 8 + i]) then
+      a.lost = taken(false, lock .. ':fence', ARGV[a.at + 8 + i]) and i or -i
     end
     if notify then
       a.subscribed = a.subscribed + 1
       if call('EXISTS', waitersOf(lock)) == 1 then
         a.parked = a.parked + 1
         a.wakes = a.wakes or {}
-        a.wakes[i] = value == owner and tonumber(ARGV[a.at + 6 + a.held + i])
+        a.wakes[i] = value == owner and tonumber(ARGV[a.at + 6])
+        if a.wakes[i] and a.wakes[i] > 0 and not a.kept then
+          firsts = firsts + 1
+        end
       end
     end
   end
@@ -186,20 +196,41 @@ for day, d in pairs(days) do
   end
 end
 
+local tasks, most = {}, tonumber(ARGV[3])
+local lists, woken = {}, 0
+
+-- takes(waiters, n) returns whether the fetch can take the n-th task that is parked on a key.
+local function takes(waiters, n)
+  local entry = woken + n + firsts <= most and call('ZRANGE', waiters, n - 1, n - 1)[1]
+  local _, prefix = parse(entry or '0:')
+  for k = queues, #KEYS - 1, 4 do
+    if KEYS[k] == prefix .. 'pending' then
+      return true
+    end
+  end
+  return false
+end
+
 -- wake(a, reply) wakes the next tasks that are parked on the keys of an acknowledgement, and adds to its reply which. It
 -- returns whether it has left some to the client. The fetch may take the key for a task that was woken, unless a caller
 -- has heard of the release.
-local lists, woken = {}, 0
 local function wake(a, reply)
   local left = false
   for i = 1, a.held do
-    local most, lock, list = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil
-    if most and most > 0 and wakeReleased then
-      local waiters, sequence = waitersOf(lock), nil
+    local lock, list = KEYS[a.key + a.keys + i - 1], nil
+    local waiters, sequence = waitersOf(lock), nil
+    local wanted = wakeReleased and a.wakes[i] or 0
+    if wanted > 0 and not a.kept then
+      firsts = firsts - 1
+    end
+    while wanted > (a.kept and 0 or 1) and not takes(waiters, wanted) do
+      wanted = wanted - 1
+    end
+    if wanted > 0 then
       if ARGV[a.at + 5] ~= '' then
         sequence = 'railtoken:sequence:' .. string.match(lock, '{.*}$')
       end
-      list = wakeReleased(waiters, most, ARGV[11], ARGV[12], sequence)
+      list = wakeReleased(waiters, wanted, ARGV[11], ARGV[12], sequence)
     end
     if list then
       a.parked, reply[4] = a.parked - 1, reply[4] - 1
@@ -212,20 +243,9 @@ local function wake(a, reply)
       woken = woken + #tasks
       spared[lock] = heard[lock]
     end
-    left = left or most ~= nil and most ~= 0 and not list
+    left = left or a.wakes[i] ~= nil and not list and not a.kept and ARGV[a.at + 5] ~= 'stays'
   end
   return left
-end
-
--- advance() moves the first task of each key before those that were woken to be on standby, for which the slots do not
--- suffice.
-local function advance()
-  for _, each in ipairs(lists) do
-    local pending, id = string.match(each[2][1], '^(asynq:{.-}:)t:(.*)$')
-    if call('LREM', pending .. 'pending', -1, id) > 0 then
-      call('RPUSH', pending .. 'pending', id)
-    end
-  end
 end
 
 -- Tasks whose runs have ended are not to be woken themselves.
@@ -251,12 +271,8 @@ for i, a in ipairs(acks) do
     end
   end
 end
-local tasks, most = {}, tonumber(ARGV[3])
 if later > 0 then
   most = math.min(most, #acks - later)
-end
-if woken > most then
-  pcall(advance)
 end
 if ARGV[2] ~= '' and call('EXISTS', KEYS[#KEYS]) == 0 then
   take(tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement

@@ -202,8 +202,8 @@ end
 -- parking() returns the function parks. Most calls need none of this.
 local function parking()
   -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
-  -- parked if their type allows that, and so many are parked on the key already, which are woken before them: others may
-  -- have to be on standby, which their server decides.
+  -- parked if their type allows that, and so many are parked on the key already, which are woken before them: of others
+  -- their server decides whether they wait in its memory.
   local function groupOf(queue, prefix, message, recorded, counters, at)
     local types, kind = ARGV[at + 3], kindOf(message)
     local group = {queue = queue, kind = kind, counters = counters, alone = orders[kind]}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// A release wakes no task while one waits for the key in its slot. If that task parks before the key is free, because the
-// acknowledgement takes long, the release must wake it all the same.
+// The acknowledgement that releases the key takes long, before its script runs or after it, and meanwhile a task parks on
+// the key: it is woken all the same.
 func TestATaskThatParksDuringAReleaseIsWoken(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {
@@ -45,11 +44,7 @@ func TestATaskThatParksDuringAReleaseIsWoken(t *testing.T) {
 				}))
 				opts := r.options(middleware.Requeue{})
 				opts.Locker = locking.NewGate(r.locker, locking.GateOptions{HandOffs: -1})
-				r.serve(opts, asynq.Config{Concurrency: 4}, func(_ context.Context, task *asynq.Task) error {
-					if !strings.Contains(string(task.Payload()), "order:1") { // it takes a slot, so that none is free for standby
-						time.Sleep(10 * time.Second)
-						return nil
-					}
+				r.serve(opts, asynq.Config{Concurrency: 4}, func(context.Context, *asynq.Task) error {
 					began <- time.Now()
 					time.Sleep(100 * time.Millisecond)
 					select {
@@ -62,9 +57,6 @@ func TestATaskThatParksDuringAReleaseIsWoken(t *testing.T) {
 				first := <-began
 				r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 				r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
-				for i := range 2 {
-					r.enqueue(payload{Key: fmt.Sprint("own:", i)}, asynq.MaxRetry(3))
-				}
 				second := <-began
 				if waited := second.Sub(first); waited > 3*time.Second {
 					r.Errorf("the second task began %v after the first", waited)

@@ -2,7 +2,9 @@ package middleware_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ type process struct {
 	stop   func() // and shuts down
 }
 
-// process starts a worker process with so many slots, half of which may wait.
+// process starts a worker process with so many slots.
 func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handler asynq.HandlerFunc) *process {
 	r.Helper()
 	opts := r.options(s)
@@ -37,11 +39,16 @@ func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handle
 	return p
 }
 
-// warmUp runs a task, after which the server has slots to spare.
-func (p *process) warmUp(r *rig) {
-	r.Helper()
-	r.gone(r.enqueue(payload{Key: "warm-up"}, asynq.MaxRetry(3)))
-	<-time.After(50 * time.Millisecond)
+// never is a delay after which no task of these tests comes back: a task that runs was woken.
+var never = middleware.Requeue{Delay: time.Hour}
+
+// keyList is the key function of tasks that name their keys with commas between.
+var keyList = func(_ context.Context, task *asynq.Task) ([]string, error) {
+	var p payload
+	if err := json.Unmarshal(task.Payload(), &p); err != nil {
+		return nil, err
+	}
+	return strings.Split(p.Key, ","), nil
 }
 
 // usage is what the handlers of a test have seen of the keys.
@@ -92,6 +99,16 @@ func (u *usage) finished() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.done)
+}
+
+// wantApart fails the test if two tasks had a key at a time.
+func (u *usage) wantApart(r *rig) {
+	r.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.overlap) > 0 {
+		r.Errorf("two tasks at a time had %v", u.overlap)
+	}
 }
 
 // idle returns for how long a key was free between its first and its last holder, and how many gaps were longer than a
