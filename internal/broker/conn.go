@@ -16,7 +16,6 @@ import (
 type Conn struct {
 	redis.UniversalClient
 
-	flights  flights
 	failures failures
 	recovery recovery
 	pulse    pulse

@@ -27,10 +27,7 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 	for more = true; !ok; t, ok = c.intake.Take() {
 		var err error = redis.Nil
 		if more && time.Since(began) < parkingMost {
-			var arrived bool
-			if arrived, more, err = c.flights.fetch(ctx, c.intake, queue); arrived {
-				continue
-			}
+			more, err = c.intake.Fetch(ctx, queue)
 			empty = err == nil && !more
 		}
 		if err != nil {
