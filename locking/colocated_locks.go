@@ -165,12 +165,14 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 	l.release.Do(func() {
 		holder := l.heldBy()
 		ended, lost := l.beginRelease(holder)
-		deferred = grant.scriptedRelease()
-		if !ended {
+		switch {
+		case !ended: // the hold is the next holder's
 			deferred, holder = grant.keptRelease(), nil
 			deferred.HandsOff = l.offset+2 < int64(grant.block) // the next one may hand it off again
-		}
-		if holder != nil {
+		case holder == nil:
+			deferred = grant.scriptedRelease()
+		default:
+			deferred = grant.scriptedRelease()
 			deferred.Awaited, deferred.HandsOff = holder.awaited(), grant.block > 1
 			deferred.IfLate(func() { holder.released(l, true) })
 		}

@@ -62,6 +62,7 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 			for _, id := range ids {
 				h.record(id, keys, tt.opts...)
 				prepare(h.solo, id)
+				h.OK(h.Client.HSet(t.Context(), "asynq:{default}:t:"+id, "pending_since", time.Now().UnixNano()).Err()) // as asynq's Client does
 			}
 			h.fetch()
 			byFetch := map[string]map[string]string{}
@@ -72,6 +73,9 @@ func TestAFetchParksAsAnAcknowledgementDoes(t *testing.T) {
 			}
 			for _, id := range ids {
 				byFetch[id] = trace(t, h.Client, id)
+				if kept := h.Client.HExists(t.Context(), "asynq:{default}:t:"+id, "pending_since").Val(); kept && !tt.found {
+					t.Errorf("%s keeps pending_since, which costs memory", id)
+				}
 			}
 
 			other := newSolo(t)

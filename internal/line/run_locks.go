@@ -129,7 +129,7 @@ func (r *Run) Release(opts ReleaseOptions) bool {
 	if release == nil {
 		return false
 	}
-	release.Strict, release.Place = !opts.Committed && !release.Kept, opts.Place
+	release.Strict, release.Place = !opts.Committed, opts.Place
 	if opts.Place != colocated.Stays && !release.Awaited {
 		if !release.Kept { // one takes the key
 			release.Wakes++

@@ -14,18 +14,23 @@ import (
 // than there are slots.
 func (in *Intake) came(n int, tasks []Task, leased time.Time) (parking bool) {
 	kept := make([]Task, 0, len(tasks))
-	for _, refused := range []bool{false, true} { // which keys this process has is known once the others have begun
-		for _, t := range tasks {
-			switch {
-			case t.Refused != nil != refused:
-			case refused && in.parks(t, leased):
-				n--
-				parking = true
-			default:
-				in.begins(t)
-				kept = append(kept, t)
-			}
+	var refused []Task
+	for _, t := range tasks {
+		if t.Refused != nil {
+			refused = append(refused, t)
+			continue
 		}
+		in.begins(t)
+		kept = append(kept, t)
+	}
+	for _, t := range refused { // now it is known which keys this process has
+		if in.parks(t, leased) {
+			n--
+			parking = true
+			continue
+		}
+		in.begins(t)
+		kept = append(kept, t)
 	}
 	in.slots.answered(n, kept, leased)
 	if len(kept) > 0 {
