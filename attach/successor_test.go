@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,8 +124,17 @@ func TestAShutdownLeavesTheSuccessorToOthers(t *testing.T) {
 func TestTasksThatCannotFollowAreWokenOneByOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	const tasks = 40
 	done := make(chan struct{}, 100)
-	a := r.attach(asynq.Config{Concurrency: 8}, attach.Options{Strategy: middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}}})
+	var vain atomic.Int64
+	a := r.attach(asynq.Config{Concurrency: 8}, attach.Options{
+		Strategy: middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 100}},
+		Observer: func(_ context.Context, e middleware.Event) {
+			if e.Kind == middleware.Ended {
+				vain.Add(1)
+			}
+		},
+	})
 	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		<-time.After(5 * time.Millisecond) // the work
 		done <- struct{}{}
@@ -135,11 +145,14 @@ func TestTasksThatCannotFollowAreWokenOneByOne(t *testing.T) {
 		r.record(producer, fmt.Sprint("warm", i))
 		receive(t, done)
 	}
-	for range 40 {
+	for range tasks {
 		r.record(producer, "hot")
 	}
-	for range 40 {
+	for range tasks {
 		receive(t, done)
+	}
+	if n := vain.Load(); n > tasks*5/4 { // once each, and a few that others overtake
+		t.Errorf("%d runs of %d tasks have ended in a conflict", n, tasks)
 	}
 	r.wantNoLocks()
 }

@@ -65,6 +65,12 @@ func (access) Defer(l *Lease, done func(colocated.Outcome, error)) *colocated.Re
 	return nil
 }
 
+func (access) Supersede(l Locker, keys []string) {
+	if l, is := l.(interface{ supersede(keys []string) }); is {
+		l.supersede(keys)
+	}
+}
+
 func (access) Succeed(l Locker, keys []string, opts Options) (turn <-chan *Lease, leave func(), ok bool) {
 	if l, is := l.(interface {
 		succeed(keys []string, opts Options) (turn <-chan *Lease, leave func(), ok bool)

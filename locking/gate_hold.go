@@ -85,8 +85,8 @@ func (h *hold) released(l *Lease, notify bool) bool {
 // lost ends the hold of a lost lease, so that other callers of this process may try.
 func (h *hold) lost(l *Lease) { h.released(l, false) }
 
-// supersede ends the holds of leases that have ended. It is called when a script has got their keys since: they were
-// released, although this process has no answer yet.
+// supersede ends the holds of leases that have ended. It is called when a script has got their keys since, or has woken a task
+// for them: they were released, although this process has no answer yet.
 func (g *Gate) supersede(keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

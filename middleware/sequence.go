@@ -167,6 +167,9 @@ func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldErro
 		r.lease = lease
 		return lease, nil, nil
 	}
+	if r.colocated && r.active.Woken() {
+		locks.Supersede(r.Locker, r.keys)
+	}
 	if held, err := r.seq.admit(ctx); held != nil || err != nil {
 		return nil, held, err
 	}

@@ -46,6 +46,9 @@ type Access[Locker, Options, Lease any] interface {
 	// out or said to be late, or a script has taken the keys for another task, callers of this process take the keys for
 	// held. Defer returns nil if Lease.Release must be called: the lease is over, or no script can release it.
 	Defer(lease Lease, done func(colocated.Outcome, error)) *colocated.Release
+	// Supersede says that a script has woken a task for keys: leases of them that have ended were released, although this
+	// process may have no answer yet.
+	Supersede(locker Locker, keys []string)
 	// Succeed has the caller follow the present lease of exactly these keys in this process, by the Gate in front of a
 	// Locker. Once it is released, turn has the lease that was handed off to the caller, or nil. ok is false if there is no
 	// such lease, it would not be handed off, or another caller waits for it. leave ends the wait; a lease that has come by
