@@ -81,7 +81,7 @@ func (r *run) noteParked(ctx context.Context, held *locking.HeldError, p line.Pa
 }
 
 // lookAgain checks whether a key was released before the task was among its waiters. If it was, lookAgain releases it
-// again at once, which wakes the next task.
+// again at once, and wakes the next task, whoever has subscribed to the release: this task has not, if its Gate had refused it.
 func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -95,6 +95,9 @@ func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 		return // the key is held, or its state is not known: the timer brings the task back
 	}
 	r.giveUp(ctx, lease)
+	if r.seq == nil && (lease.HandedOff() || !lease.ShouldNotify()) { // giveUp has woken none
+		r.wakeAll(ctx, []line.KeyWake{{Key: key}})
+	}
 }
 
 const (
