@@ -27,16 +27,18 @@ type pacer struct {
 	woken    Wakes
 	arrived  <-chan struct{} // a task lies in memory
 	bell     *bell
+	starves  func() bool // the server has no slot for a task that it would fetch
 
 	empty   atomic.Int64 // fetches of this check that found nothing
 	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
 	heard   atomic.Bool  // the bell has ended the last pause
+	came    atomic.Bool  // or a task that lies in memory
 }
 
 func newPacer(opts Options, in *intake.Intake, bell *bell) *pacer {
 	p := &pacer{
 		interval: opts.Interval, queues: int64(len(intake.Served(opts.Queues))), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
-		bell: bell,
+		bell: bell, starves: in.Starves,
 	}
 	if in.AllAtOnce() {
 		p.queues = 1
@@ -68,15 +70,20 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 	if p.stopped.Load() {
 		stopping = nil
 	}
+	var woken, rung <-chan struct{}
+	if !p.starves() {
+		woken, rung = p.woken, p.bell.listen()
+	}
 	select {
 	case <-ctx.Done():
 	case <-stopping:
 		p.stopped.Store(true)
-	case <-p.woken:
+	case <-woken:
 		return true
 	case <-p.arrived:
+		p.came.Store(true)
 		return true
-	case <-p.bell.listen():
+	case <-rung:
 		p.heard.Store(true)
 		return true
 	case <-timer.C:
@@ -84,9 +91,11 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 	return false
 }
 
-// followed notes whether the fetch after a pause that has ended early has found a task.
-func (p *pacer) followed(err error) {
+// followed notes whether the fetch after a pause that has ended early has found a task. It reports whether the pause goes on:
+// a task that lies in memory may not be asynq's yet, because its locks are being taken or all slots are counted as full.
+func (p *pacer) followed(err error) (again bool) {
 	if p.heard.Swap(false) && (err == nil || errors.Is(err, redis.Nil)) {
 		p.bell.followed(err == nil, p.interval)
 	}
+	return p.came.Swap(false) && errors.Is(err, redis.Nil)
 }

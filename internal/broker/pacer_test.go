@@ -290,3 +290,68 @@ func TestAFetchThatFindsATaskIsNotHeld(t *testing.T) {
 		}
 	})
 }
+
+// A task in memory may come before asynq can have it: its locks are being taken. asynq sleeps after a fetch that has found
+// nothing, so the pause goes on.
+func TestAnEarlyArrivalDoesNotEndThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		arrived, looks := make(chan struct{}, 1), 0
+		p := newLooker(90*time.Millisecond, 1, nil, func() error {
+			looks++
+			if looks < 4 {
+				return redis.Nil
+			}
+			return nil
+		})
+		p.pacer.arrived = arrived
+		go func() {
+			for range 3 {
+				time.Sleep(time.Millisecond)
+				arrived <- struct{}{}
+			}
+		}()
+		began := time.Now()
+		if !p.fetch(0) || time.Since(began) != 3*time.Millisecond {
+			t.Errorf("after %v and %d looks, the fetch has found a task: %v", time.Since(began), looks, looks == 4)
+		}
+	})
+}
+
+func TestEarlyArrivalsDoNotHoldUpAsynq(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 90 * time.Millisecond
+		arrived := make(chan struct{}, 1)
+		p := newLooker(interval, 1, nil, func() error {
+			arrived <- struct{}{}
+			time.Sleep(time.Millisecond)
+			return redis.Nil
+		})
+		p.pacer.arrived = arrived
+		began := time.Now()
+		p.fetch(0)
+		if took := time.Since(began); took > 2*interval {
+			t.Errorf("the fetch took %v", took)
+		}
+	})
+}
+
+// The wake is for another server of the process, and tasks that are pending are no news.
+func TestAServerWithoutASlotHearsOfNoTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 90 * time.Millisecond
+		p := newLooker(interval, 1, nil, empty)
+		p.pacer.starves = func() bool { return true }
+		p.pacer.woken.Wake()
+		began := time.Now()
+		p.fetch(0)
+		if took := time.Since(began); took < interval/2 {
+			t.Errorf("the pause took %v", took)
+		}
+		if len(p.pacer.woken) != 1 {
+			t.Error("it has taken the wake of another server")
+		}
+	})
+}

@@ -37,10 +37,11 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 	case Fetch:
 		cmd, more := c.fetched(ctx, known, keys, send)
 		c.failures.pause(ctx, cmd.Err())
-		if !more && c.pacer.fetched(ctx, cmd.Err()) { // there is one now
+		// asynq sleeps after a fetch that has found nothing: it gets the next one at once if a task may have come meanwhile.
+		for again, began := true, time.Now(); again && !more && c.pacer.fetched(ctx, cmd.Err()); {
 			c.look.fetched(false)
-			cmd, _ = c.fetched(ctx, known, keys, send)
-			c.pacer.followed(cmd.Err())
+			cmd, more = c.fetched(ctx, known, keys, send)
+			again = c.pacer.followed(cmd.Err()) && time.Since(began) <= c.pacer.interval
 			c.failures.pause(ctx, cmd.Err())
 		}
 		return cmd

@@ -208,6 +208,9 @@ func (in *Intake) Extended(queue string, ids []string, began time.Time) {
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
 func (in *Intake) AllAtOnce() bool { return in.oneNode }
 
+// Starves reports whether the last Fetch has got no slot, because the tasks of other calls are about to fill it.
+func (in *Intake) Starves() bool { return in.slots.starves() }
+
 // Full reports whether asynq has a task for each of its slots, so that it does not fetch.
 func (in *Intake) Full() bool { return in.slots.full() }
 

@@ -20,6 +20,7 @@ type slots struct {
 	found     []arrival        // those without a slot: the next call with a free one takes their locks
 	asked     int
 	admitting int           // that are about to get their locks
+	starved   bool          // the last fetch of asynq has got no slot, because other calls may fill it
 	arrived   chan struct{} // has a value when a task has come
 }
 
@@ -65,6 +66,9 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	}
 	n = max(min(free+ahead-s.admitting-len(s.found)-s.asked, mostAsked), least)
 	s.asked += n
+	if acks == 0 {
+		s.starved = n == 0 && k == 0
+	}
 	return found, n
 }
 
@@ -101,9 +105,16 @@ func (s *slots) answered(n int, tasks []Task, leased time.Time) {
 	for _, t := range tasks {
 		s.ready = append(s.ready, arrival{t, time.Now(), leased})
 	}
-	if len(tasks) > 0 {
+	if len(tasks) > 0 || s.starved && n > 0 { // then there may be a slot for the next fetch
 		s.arrive()
 	}
+}
+
+// starves reports whether the last fetch of asynq has got no slot, so that the next task comes with another call.
+func (s *slots) starves() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starved
 }
 
 // arrive ends the pause of a server that is idle.

@@ -203,3 +203,24 @@ func TestATaskThatWasTakenEndsNoPause(t *testing.T) {
 		t.Error("a task is announced that was put back")
 	}
 }
+
+// A fetch that gets no slot waits for the calls that are about to fill it. If they bring nothing, it is made again.
+func TestAFetchWithoutASlotHearsOfTheNextOne(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	if _, n := s.ask(0, 1); n != 2 || s.starves() {
+		t.Fatalf("%d slots were asked for, starves %v", n, s.starves())
+	}
+	if _, n := s.ask(0, 0); n != 0 || !s.starves() {
+		t.Fatalf("then %d, starves %v", n, s.starves())
+	}
+	s.answered(2, nil, time.Time{})
+	select {
+	case <-s.arrived:
+	default:
+		t.Error("nobody hears of the free slots")
+	}
+	if _, n := s.ask(0, 0); n != 2 || s.starves() {
+		t.Errorf("at last %d, starves %v", n, s.starves())
+	}
+}
