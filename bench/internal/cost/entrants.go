@@ -50,7 +50,7 @@ func bare(servers int) starter {
 func attached(lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter {
 	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		cfg := asynq.Config{Concurrency: slots}
-		return workers.Attached(client, cfg, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
+		return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
 	}
 }
 

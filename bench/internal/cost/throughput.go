@@ -51,7 +51,8 @@ func contest(env *measure.Env, name string, oneWay time.Duration, tasks int) mea
 }
 
 // run has one contestant do its tasks on a new server that far away.
-func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table, c entrant, tasks int) (err error) {
+func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table, c entrant, tasks int, others ...*server.Server,
+) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	s, err := server.Start(ctx, dir)
@@ -94,12 +95,17 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 	if err := crew.Pass(ctx, tasks/warmUp); err != nil {
 		return err
 	}
-	cost, err := measure.Meter{Servers: []*server.Server{s}}.Slice(ctx, crew, tasks-tasks/warmUp)
+	cost, err := measure.Meter{Servers: append([]*server.Server{s}, others...)}.Slice(ctx, crew, tasks-tasks/warmUp)
 	if err != nil {
 		return err
 	}
-	t.Add(c.name, "tasks/s", 1e6/cost[measure.Micros])
-	t.Add(c.name, measure.ClientMicros, cost[measure.ClientMicros])
-	t.Add(c.name, measure.ServerMicros, cost[measure.ServerMicros])
+	addThroughput(t, c.name, cost)
 	return nil
+}
+
+// addThroughput adds what a task has cost to a row.
+func addThroughput(t *results.Table, row string, cost measure.Cost) {
+	t.Add(row, "tasks/s", 1e6/cost[measure.Micros])
+	t.Add(row, measure.ClientMicros, cost[measure.ClientMicros])
+	t.Add(row, measure.ServerMicros, cost[measure.ServerMicros])
 }

@@ -49,7 +49,8 @@ func mustTake(t *testing.T, kind locks.Kind, locker *locks.Locker, key string) {
 		if err == nil {
 			return
 		}
-		if tries--; tries == 0 || !errors.Is(err, context.DeadlineExceeded) {
+		tries--
+		if tries == 0 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 	}

@@ -24,7 +24,11 @@ func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if want := []string{"K1", "K4", "K20", "orders", "sellers", "hotkey", "hot-ahead", "wake-all", "wake"}; !slices.Equal(names, want) {
+	want := []string{
+		"K1", "K4", "K20", "orders", "sellers", "K1-busy", "K20-busy", "orders-busy", "K1-computes", "K20-computes", "orders-computes",
+		"hotkey", "hot-ahead", "wake-all", "wake",
+	}
+	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
 }

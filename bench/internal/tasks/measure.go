@@ -21,6 +21,7 @@ const (
 
 	contendedWork = 20 * time.Millisecond
 	briefWork     = 5 * time.Millisecond
+	computedWork  = 2 * time.Millisecond
 	wakePairs     = 15
 	handOffs      = 12               // of each kind in a round
 	wakeBound     = 45 * time.Second // more than a parked task's timer: it takes that when a wake-up was swallowed
@@ -55,11 +56,16 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	ahead := part{env, WithAHotKey("hot-ahead", "behind", share(1000), share(5000)), []Contestant{Bare, Railtoken, RailtokenFIFO}}
 	pairs := part{env, Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken}, ByHand)}
 	hands := part{env, HandOffs(share(handOffs)), eachQueue}
+	one, twenty := Repeat("K1", 1, share(500), briefWork, seed), Repeat("K20", 20, share(100), briefWork, seed)
+	few := []Contestant{Bare, Railtoken, SleepRetry}
 	return []measure.Contest{
-		contended(env, Repeat("K1", 1, share(500), briefWork, seed), All),
+		contended(env, one, All),
 		contended(env, Repeat("K4", 4, share(250), contendedWork, seed), All),
-		contended(env, Repeat("K20", 20, share(100), briefWork, seed), All),
+		contended(env, twenty, All),
 		contended(env, byOrder, short), contended(env, bySeller, short),
+		contended(env, one.busy(), few), contended(env, twenty.busy(), few), contended(env, byOrder.busy(), few),
+		contended(env, one.computing(), few), contended(env, twenty.computing(), few),
+		contended(env, byOrder.computing(), few),
 		hot.contest("tasks-hotkey", hot.hotKey), ahead.contest("tasks-hotkey", ahead.hotKey),
 		pairs.contest("tasks-wake", pairs.wakes), hands.contest("tasks-wake", hands.wakes),
 	}, nil

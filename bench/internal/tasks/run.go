@@ -73,6 +73,14 @@ func run(
 	if err != nil {
 		return r, err
 	}
+	if s.Busy {
+		relax, err := keepBusy()
+		if err != nil {
+			return r, err
+		}
+		defer relax()
+	}
+	job.Tally.computes = s.Computes
 	runtime.GC() // the garbage of the last contestant is not this one's
 	began := time.Now()
 	up := time.After(bound)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -41,6 +42,26 @@ type Scenario struct {
 	Tasks       []Task
 	// Bare is how many tasks the contestant without locks works on at a time.
 	Bare int
+	// Busy has another process keep a processor busy meanwhile.
+	Busy bool
+	// Computes has tasks compute instead of wait.
+	Computes bool
+}
+
+// busy returns the same tasks beside a process that keeps a processor busy.
+func (s Scenario) busy() Scenario {
+	s.Name, s.Title, s.Busy = s.Name+"-busy", s.Title+", beside a busy processor", true
+	return s
+}
+
+// computing returns the same tasks, which compute for a time instead of waiting.
+func (s Scenario) computing() Scenario {
+	s.Name, s.Title, s.Computes = s.Name+"-computes", fmt.Sprintf("%s, but each computes for %v", s.Title, computedWork), true
+	s.Tasks = slices.Clone(s.Tasks)
+	for i := range s.Tasks {
+		s.Tasks[i].Work = computedWork
+	}
+	return s
 }
 
 // The type of all tasks, and the queue of those that are all alike.
@@ -85,7 +106,7 @@ func (s Scenario) Keys() int {
 }
 
 // Ideal returns the least time in which the tasks can be done when each key has one at a time: that of the key with the
-// most work, or of all work spread over the slots when that is more.
+// most work, or of all work spread over the slots when that is more, or over the processors if it computes.
 func (s Scenario) Ideal() time.Duration {
 	var total, longest time.Duration
 	keys := map[string]time.Duration{}
@@ -94,7 +115,11 @@ func (s Scenario) Ideal() time.Duration {
 		keys[t.Key] += t.Work
 		longest = max(longest, keys[t.Key])
 	}
-	return max(longest, total/Slots)
+	side := Slots
+	if s.Computes {
+		side = min(side, runtime.NumCPU())
+	}
+	return max(longest, total/time.Duration(side))
 }
 
 // early returns the tasks that are enqueued before the start, and late the others in the order of their times.

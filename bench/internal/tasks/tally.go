@@ -13,6 +13,9 @@ import (
 // Tally counts what happens to the tasks of one run. It is safe for use by many goroutines at the same time.
 type Tally struct {
 	tasks []Task
+	// computes has Work compute.
+	computes bool
+
 	over  chan struct{} // closed when every task is done
 	alarm func() (until func(context.Context, time.Time) error, end func())
 
@@ -77,15 +80,22 @@ func (t *Tally) End() { t.end(errStopped) }
 // Context returns a context that ends with the run: that of all handlers.
 func (t *Tally) Context() context.Context { return t.running }
 
-// Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that
+// Work does the work of task n, which is to wait or to compute, and notes whether another task of the key does so too. A context that
 // ends breaks it off.
 func (t *Tally) Work(ctx context.Context, n int) error {
 	t.enter(n)
-	until, end := t.alarm()
-	defer end()
-	err := until(ctx, time.Now().Add(t.tasks[n].Work))
+	err := t.work(ctx, t.tasks[n].Work)
 	t.leave(n, err == nil)
 	return err
+}
+
+func (t *Tally) work(ctx context.Context, d time.Duration) error {
+	if t.computes {
+		return compute(ctx, d)
+	}
+	until, end := t.alarm()
+	defer end()
+	return until(ctx, time.Now().Add(d))
 }
 
 func (t *Tally) enter(n int) {

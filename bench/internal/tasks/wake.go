@@ -51,7 +51,7 @@ func inEachQueue(begin start) start {
 
 // attached starts a plain asynq server that has locks attached.
 func attached(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler) (func() error, error) {
-	return workers.Attached(client, cfg, func(locks *attach.Attached) asynq.Handler {
+	return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler {
 		return locks.Lock(middleware.PayloadKeys(payload.keys))(handler)
 	})
 }

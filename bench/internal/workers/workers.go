@@ -35,9 +35,10 @@ func Stock(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler
 
 // Attached starts a stock asynq server that has locks attached, with a handler made for them, and returns what ends it.
 func Attached(
-	client redis.UniversalClient, cfg asynq.Config, handler func(*attach.Attached) asynq.Handler,
+	client redis.UniversalClient, cfg asynq.Config, opts attach.Options, handler func(*attach.Attached) asynq.Handler,
 ) (stop func() error, err error) {
-	locks, err := attach.New(client, cfg, attach.Options{Logger: slog.New(slog.DiscardHandler)})
+	opts.Logger = slog.New(slog.DiscardHandler)
+	locks, err := attach.New(client, cfg, opts)
 	if err != nil {
 		return nil, err
 	}
