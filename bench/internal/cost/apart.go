@@ -12,7 +12,6 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -21,7 +20,6 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/etcdlock"
 	"github.com/railtoken/railtoken/internal/testing/dbtest"
 	"github.com/railtoken/railtoken/internal/testing/etcdtest"
@@ -114,7 +112,7 @@ func (l *locked) start(ctx context.Context, places []elsewhere) error {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		l.ends = append(l.ends, end)
-		with := entrant{p.name, attachedTo(locks)}
+		with := entrant{p.name, attached(attach.Options{Locker: locks}, byKey)}
 		l.turns = append(l.turns,
 			turn{p.name, func(ctx context.Context) error { return run(ctx, l.env.Dir, 0, l.table, with, l.tasks, servers...) }},
 			turn{p.name + ", alone", func(ctx context.Context) error { return l.alone(ctx, p.name, locks) }})
@@ -161,16 +159,6 @@ func (l *locked) alone(ctx context.Context, row string, locks locking.Locker) er
 	}
 	l.table.Add(row, alone, 1e6/cost[measure.Micros])
 	return nil
-}
-
-// attachedTo is a stock asynq server with railtoken and locks elsewhere.
-func attachedTo(locker locking.Locker) starter {
-	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
-		cfg := asynq.Config{Concurrency: slots}
-		return workers.Attached(client, cfg, attach.Options{Locker: locker}, func(locks *attach.Attached) asynq.Handler {
-			return byKey(locks, handler)
-		})
-	}
 }
 
 func onAnotherRedis(ctx context.Context, dir string) (locking.Locker, []*server.Server, func() error, error) {

@@ -30,9 +30,9 @@ var entrants = []entrant{
 	{"bare x 2", bare(2)},
 	{"bare x 4", bare(4)},
 	{"bare x 8", bare(8)},
-	{"attached, no keys", attached((*attach.Attached).Unlocked)},
-	{"railtoken", attached(byKey)},
-	{recorded, attached(byKey)},
+	{"attached, no keys", attached(attach.Options{}, (*attach.Attached).Unlocked)},
+	{"railtoken", attached(attach.Options{}, byKey)},
+	{recorded, attached(attach.Options{}, byKey)},
 	{"sleep-retry", holding(locks.SetNX)},
 	{"redsync", holding(locks.Mutex)},
 }
@@ -47,10 +47,10 @@ func bare(servers int) starter {
 }
 
 // attached is a stock asynq server with railtoken, as one attaches it.
-func attached(lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter {
+func attached(opts attach.Options, lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter {
 	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		cfg := asynq.Config{Concurrency: slots}
-		return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
+		return workers.Attached(client, cfg, opts, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
 	}
 }
 

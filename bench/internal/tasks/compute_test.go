@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -28,8 +29,8 @@ func TestTasksThatComputeAreDoneOnAllProcessors(t *testing.T) {
 	if c.Name != "K100-computes" || !c.Computes || c.Tasks[3].Work != computedWork || s.Tasks[3].Work != briefWork {
 		t.Errorf("%s: %+v", c.Name, c.Tasks[3])
 	}
-	if c.Ideal() < 200*computedWork/Slots {
-		t.Errorf("the ideal is %v", c.Ideal())
+	if want := 200 * computedWork / time.Duration(min(Slots, runtime.NumCPU())); c.Ideal() != want {
+		t.Errorf("the ideal is %v, want %v", c.Ideal(), want)
 	}
 	if b := s.busy(); b.Name != "K100-busy" || !b.Busy || b.Ideal() != s.Ideal() {
 		t.Errorf("%s, the ideal is %v", b.Name, b.Ideal())
