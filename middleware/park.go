@@ -51,6 +51,9 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) line.ParkOptions 
 	}
 	r.seq.park(&opts, d.OnLimit != nil)
 	if r.RedisKeys != nil {
+		if r.early {
+			opts.Record = r.keys
+		}
 		for _, key := range append([]string{held.Key}, r.also...) {
 			lock, mark := r.RedisKeys(key)
 			opts.Locks = append(opts.Locks, line.RedisKeys{Lock: lock, Notify: mark})

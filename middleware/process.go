@@ -129,6 +129,11 @@ var errBroken = errors.New("middleware: the run did not return")
 func (r *run) abandon(ctx context.Context) {
 	r.active.Withdraw() // asynq counts a failure, whatever the strategy had decided
 	r.stopWaiting()
+	if held, taken := r.active.Claim(); held != nil || taken != nil { // asynq may not acknowledge the run before its deadline
+		rejecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+		r.active.Reject(rejecting, held, taken)
+		cancel()
+	}
 	switch {
 	case r.lease != nil:
 		_ = r.giveBackNow(ctx, r.lease, r.seq.stays(ctx, true, nil))

@@ -94,7 +94,7 @@ var scenes = map[explain.Cause]scene{
 			t.Fatal(err)
 		}
 		return s, s.settled(task, "archived")
-	}, "archived", "order:1", 0, false, false, "limit on conflicts: 2 conflicts", "never", "railtoken replay --task default/"},
+	}, "archived", "order:1", 0, true, false, "limit on conflicts: 2 conflicts", "never", "railtoken replay --task default/"},
 	explain.NoQuorum: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t)
 		servers := s.lockServers(locking.GuardOff)

@@ -79,6 +79,9 @@ type ParkOptions struct {
 	// exist and the task may run next, it does not wait: Park puts it at the head of its queue, but not twice in a row.
 	// Empty when the locks are elsewhere.
 	Locks []RedisKeys
+	// Record are all keys of the task if the fetch that brings it back is to take their locks, as for a task that its producer
+	// has recorded them with. Locks must not be empty then.
+	Record []string
 	// Queue, when not empty, is the queue in which the task waits and runs from then on, with its ID, uniqueness lock
 	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.
 	Queue string

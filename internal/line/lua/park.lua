@@ -15,6 +15,7 @@
 --       14 what asynq's message of it ends with there   15 in order, how many stand before it
 --       16 how long ago it was first refused in this run (us)   17 '1' when the key is none of a lock, else ''
 --       18 further keys that it waits for (awaits), or ''; never in order
+--       19 all keys of the locks that its next fetch is to take, or ''
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
@@ -37,6 +38,9 @@ if left ~= 'ok' then
   local delay = again and tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6 or 0
   return {left, tonumber(conflicts or 0), first or '0', again and redis.call('ZCARD', waiters) or 0, '', '0',
     math.floor(math.max(delay, 0)), moved, again and #KEYS >= locks and 1 or 0}
+end
+if ARGV[19] ~= '' then
+  redis.call('HSET', task, 'railtoken:keys', ARGV[19])
 end
 local sets, swallowed = {waiters}, ''
 for key in string.gmatch(ARGV[18], '[^ ]+') do
