@@ -38,7 +38,7 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	if follows {
 		turn, leave, follows = locks.Succeed(l.Locker, r.keys, r.options())
 	}
-	if f.Woken && !follows { // its keys may not be those that were recorded any more: its run finds out
+	if f.Woken && !follows && !f.Sure() { // its run finds out whether its keys are those that were recorded
 		return false
 	}
 	d := requeue.Decide(r.facts(r.firstAt, held))

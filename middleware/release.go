@@ -20,7 +20,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
 	if r.colocated && ctx.Err() == nil && r.active.Release(line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
-		Place: r.becomes(stays), Followed: r.came && r.mayFollow(held),
+		Place: r.becomes(stays), Followed: r.came && len(r.keys) == 1 && r.mayFollow(held),
 		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
 			r.woken = woken

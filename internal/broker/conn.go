@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,8 @@ type Conn struct {
 	look     *look
 	bell     *bell
 	intake   *intake.Intake
+	fetching sync.Mutex     // asynq makes one such call at a time
+	flight   <-chan landing // of the fetch that is under way, nil for none
 	tasks    Tasks
 	log      *slog.Logger
 	foreign  *atomic.Bool

@@ -26,7 +26,7 @@ type witness struct {
 	fetched []Fetched
 	acks    []Acknowledgement
 	answers func(a Acknowledgement) (bool, error)
-	park    func(parked func()) bool
+	park    func(parked func(), deliver func() bool) bool
 }
 
 func (w *witness) Fetched(f Fetched) {
@@ -35,8 +35,8 @@ func (w *witness) Fetched(f Fetched) {
 	w.fetched = append(w.fetched, f)
 }
 
-func (w *witness) Park(_ Fetched, parked func(), _ func() bool) bool {
-	return w.park != nil && w.park(parked)
+func (w *witness) Park(_ Fetched, parked func(), deliver func() bool) bool {
+	return w.park != nil && w.park(parked, deliver)
 }
 
 func (*witness) Left(Fetched) *colocated.Release { return nil }

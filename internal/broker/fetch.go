@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,30 +14,61 @@ import (
 // that does not end is taken for one that is stuck.
 const parkingMost = 20 * time.Millisecond
 
-// fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because those
-// that came are being parked, or were.
+// landing is the end of a fetch.
+type landing struct {
+	more bool // see Intake.Fetch
+	err  error
+}
+
+// depart begins a fetch, unless the server is idle and a look finds nothing. asynq's call does not end it.
+func (c *Conn) depart(ctx context.Context, queue string) <-chan landing {
+	landed := make(chan landing, 1)
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		if c.look.inVain(ctx) {
+			landed <- landing{err: redis.Nil}
+			return
+		}
+		more, err := c.intake.Fetch(ctx, queue)
+		c.look.fetched(err == nil && !more)
+		landed <- landing{more, err}
+	}()
+	return landed
+}
+
+// fetch gives asynq the next task that comes into memory: by a fetch, which it begins unless one is under way, with an
+// acknowledgement, or from a run that hands its locks off. The fetch goes on then. more reports that there may be others, because
+// those that came are being parked, or were.
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
+	c.fetching.Lock()
+	defer c.fetching.Unlock()
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue, _ := asynqwire.QueueOf(keys[0], "pending")
-	began, empty := time.Now(), false
-	t, ok := c.intake.Take()
-	if !ok && c.look.inVain(ctx) {
-		cmd.SetErr(redis.Nil)
-		return cmd, false
-	}
-	for more = true; !ok; t, ok = c.intake.Take() {
-		var err error = redis.Nil
-		if more && time.Since(began) < parkingMost {
-			more, err = c.intake.Fetch(ctx, queue)
-			empty = err == nil && !more
+	more = true
+	own, come := false, false // the fetch is one of this call; something has come into memory since it was sent
+	for began := time.Now(); ; {
+		if t, ok := c.intake.Take(); ok {
+			c.look.fetched(false)
+			cmd.SetVal(t.Message)
+			return cmd, false
 		}
-		if err != nil {
-			c.look.fetched(empty)
-			cmd.SetErr(err)
-			return cmd, more
+		if c.flight == nil {
+			if !more || time.Since(began) >= parkingMost {
+				cmd.SetErr(redis.Nil)
+				return cmd, more
+			}
+			c.flight, own, come = c.depart(ctx, queue), true, false
+		}
+		select {
+		case <-c.intake.Arrived():
+			come = true
+		case end := <-c.flight:
+			c.flight = nil
+			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {
+				cmd.SetErr(end.err)
+				return cmd, false
+			}
+			more = end.more || come || !own
 		}
 	}
-	c.look.fetched(false)
-	cmd.SetVal(t.Message)
-	return cmd, false
 }

@@ -2,11 +2,14 @@ package broker
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/lockaccess"
@@ -83,7 +86,7 @@ func flood(t *testing.T, byScript bool) {
 	flooded, ended := make(chan struct{}), make(chan struct{})
 	opts := Options{
 		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
-		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }, park: func(parked func()) bool {
+		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }, park: func(parked func(), _ func() bool) bool {
 			defer parked()
 			select {
 			case <-ended:
@@ -128,5 +131,71 @@ func flood(t *testing.T, byScript bool) {
 		t.Errorf("the shutdown has taken more than %v, in a fetch that began %v before it", patience,
 			began.Sub(conn.Pulse().Began))
 		<-stopped
+	}
+}
+
+// A task that waits in memory gets its lock while a fetch is under way. asynq has it before Redis answers, and what the fetch brings
+// comes with asynq's next call.
+func TestATaskThatIsDeliveredWaitsForNoFetch(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	if _, err := single.Acquire(t.Context(), []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(id string) {
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue("delivered")
+	client.HSet(t.Context(), "asynq:{default}:t:delivered", "railtoken:keys", "hot")
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	var deliver func() bool
+	conn := New(client, Options{
+		Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
+		Tasks: &witness{park: func(parked func(), give func() bool) bool {
+			parked()
+			deliver = give
+			return true
+		}},
+	})
+	keys := []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
+	if cmd, _ := conn.fetch(t.Context(), keys); cmd.Err() == nil || deliver == nil {
+		t.Fatalf("the first fetch answers %v", cmd)
+	}
+	enqueue("fetched")
+	sent, pass := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		once.Do(func() {
+			close(sent)
+			<-pass
+		})
+		return next(ctx, cmd)
+	}))
+	came := make(chan string)
+	fetch := func() {
+		cmd, _ := conn.fetch(t.Context(), keys)
+		message, _ := cmd.Text()
+		came <- message
+	}
+	go fetch()
+	redistest.Receive(t, sent, patience)
+	if !deliver() {
+		t.Fatal("the task was not taken")
+	}
+	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "delivered") {
+		t.Errorf("%q comes, want the one that was delivered", message)
+	}
+	go fetch()
+	close(pass)
+	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "fetched") {
+		t.Errorf("%q comes, want the one that was fetched", message)
 	}
 }

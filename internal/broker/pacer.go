@@ -32,7 +32,6 @@ type pacer struct {
 	empty   atomic.Int64 // fetches of this check that found nothing
 	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
 	heard   atomic.Bool  // the bell has ended the last pause
-	came    atomic.Bool  // or a task that lies in memory
 }
 
 func newPacer(opts Options, in *intake.Intake, bell *bell) *pacer {
@@ -81,7 +80,6 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 	case <-woken:
 		return true
 	case <-p.arrived:
-		p.came.Store(true)
 		return true
 	case <-rung:
 		p.heard.Store(true)
@@ -91,11 +89,12 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 	return false
 }
 
-// followed notes whether the fetch after a pause that has ended early has found a task. It reports whether the pause goes on:
-// a task that lies in memory may not be asynq's yet, because its locks are being taken or all slots are counted as full.
+// followed notes whether the fetch after a pause that has ended early has found a task. It reports whether the pause goes on, if
+// that fetch was a whole check: another server has been faster, or a task that lies in memory is not asynq's yet, because its
+// locks are being taken or all slots are counted as full.
 func (p *pacer) followed(err error) (again bool) {
 	if p.heard.Swap(false) && (err == nil || errors.Is(err, redis.Nil)) {
 		p.bell.followed(err == nil, p.interval)
 	}
-	return p.came.Swap(false) && errors.Is(err, redis.Nil)
+	return p.queues == 1 && errors.Is(err, redis.Nil)
 }

@@ -19,7 +19,7 @@ type Release struct {
 	// Awaited says that callers of this process wait for one of the keys, and come before tasks that are parked.
 	Awaited bool
 	// Wakes is how many tasks the script wakes that are parked on each key. Those that will not have it at once, because the
-	// locks are Kept or others come first, are woken only if the fetch of the script can take them.
+	// locks are Kept or others come first, are woken only if the fetch of the script takes them. They need no slot.
 	Wakes int
 	// Place says what the end of the run makes of the task's place in the sequence of its key, which is the only one.
 	Place Place

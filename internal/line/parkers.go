@@ -13,6 +13,8 @@ type Refused struct {
 	// Attempt is its retry count, and Left how many retries it has left.
 	Attempt, Left int
 	Woken         bool
+	// Sure reports whether its keys are those that its handler would lock now, as far as that is known before its run.
+	Sure func() bool
 	*colocated.Refused
 }
 

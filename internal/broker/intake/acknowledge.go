@@ -212,11 +212,11 @@ func (in *Intake) ackScript(text string) *pipeline.Script {
 // answered, so the Intake waits for it.
 func (in *Intake) fetchWithAcks(calls int) pipeline.Share {
 	var found []arrival
-	n := 0
-	if !in.quiet.Load() && !in.isStopping() {
+	n, takes := 0, !in.quiet.Load() && !in.isStopping()
+	if takes {
 		found, n = in.slots.ask(0, calls)
 	}
-	f := in.fetch(in.order.names, n, found)
+	f := in.fetch(in.order.names, n, found, takes)
 	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
 		switch {
 		case f.call == "":

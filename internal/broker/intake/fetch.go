@@ -31,16 +31,16 @@ const (
 )
 
 // fetch returns a fetch of at most most tasks.
-func (in *Intake) fetch(names []string, most int, found []arrival) fetch {
+func (in *Intake) fetch(names []string, most int, found []arrival, takes bool) fetch {
 	f := fetch{in: in, most: most, found: found, reader: reader{names: names}}
-	if most > 0 || len(found) > 0 {
+	if takes {
 		f.call = rand.Text()
 		f.asking = in.ask()
 	}
 	f.keys = append(append(make([]string, 0, 1+len(in.keys)), in.keysFor(names)...), recalledKey(names[0], f.call))
 	orders := []any{"\x01"}
 	if len(names) > 1 {
-		orders = in.order.orders(most)
+		orders = in.order.orders(max(most, 1))
 	}
 	f.sent = time.Now()
 	f.args = append(make([]any, 0, 13+len(orders)+5*len(found)), f.call, most, leaseEnd(f.sent))
@@ -119,7 +119,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		in.slots.answered(n-share, nil, time.Time{})
 		n = share
 	}
-	f := in.fetch(in.namesFor(queue), n, found)
+	f := in.fetch(in.namesFor(queue), n, found, true)
 	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
 		return f.answered(reply, err)

@@ -49,6 +49,7 @@ func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Con
 		t.Fatal(ok, err)
 	}
 	<-time.After(time.Second)
+	synctest.Wait()
 	end()
 	began := time.Now()
 	repeating.Wait()

@@ -10,8 +10,8 @@
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
 --       4 1 when the run has not succeeded if one of them was lost   5 'leaves' when the task gives up its place in the
 --       sequence of its only key, 'stays' when it keeps it, or ''   6 how many tasks to wake that are parked on each key,
---       0 when the client does: the first of them takes it, and others are woken only if the fetch can take them, to be there
---       when that one ends   7 1 when the locks were handed off: they are not released, none takes them, and another may have released
+--       0 when the client does: the first of them takes it, and the others are woken only if the fetch takes them, to follow
+--       that one   7 1 when the locks were handed off: they are not released, none takes them, and another may have released
 --       them since   8 how many locks   9... the token of each
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
@@ -78,7 +78,7 @@ local values = calls('MGET', names)
 -- Locks of whose release another caller has heard.
 local heard = {}
 
--- How many released keys are still to wake a task, which takes the key.
+-- How many released keys are to wake a task that takes the key.
 local firsts = 0
 
 -- free(a) finds out which locks of an acknowledgement are to be released, and which were lost.
@@ -197,11 +197,12 @@ for day, d in pairs(days) do
 end
 
 local tasks, most = {}, tonumber(ARGV[3])
-local lists, woken = {}, 0
+local lists = {}
 
--- takes(waiters, n) returns whether the fetch can take the n-th task that is parked on a key.
-local function takes(waiters, n)
-  local entry = woken + n + firsts <= most and call('ZRANGE', waiters, n - 1, n - 1)[1]
+-- follows(lock, waiters, n) returns whether the n-th task that is parked on a key can come to follow the next holder: it needs no
+-- slot. The fetch takes it only if it takes those that get the keys, too, and no caller of another process comes before.
+local function follows(lock, waiters, n)
+  local entry = ARGV[2] ~= '' and firsts <= most and not heard[lock] and call('ZRANGE', waiters, n - 1, n - 1)[1]
   local _, prefix = parse(entry or '0:')
   for k = queues, #KEYS - 1, 4 do
     if KEYS[k] == prefix .. 'pending' then
@@ -220,10 +221,8 @@ local function wake(a, reply)
     local lock, list = KEYS[a.key + a.keys + i - 1], nil
     local waiters, sequence = waitersOf(lock), nil
     local wanted = wakeReleased and a.wakes[i] or 0
-    if wanted > 0 and not a.kept then
-      firsts = firsts - 1
-    end
-    while wanted > (a.kept and 0 or 1) and not takes(waiters, wanted) do
+    local takers = a.kept and 0 or 1
+    while wanted > takers and not follows(lock, waiters, wanted) do
       wanted = wanted - 1
     end
     if wanted > 0 then
@@ -237,10 +236,10 @@ local function wake(a, reply)
       reply[#reply + 1] = {i, list[1], 0, unpack(list, 2)}
       local tasks = {}
       for n = 2, #list do
-        tasks[n - 1] = select(3, parse(list[n]))
+        local _, _, task = parse(list[n])
+        tasks[n - 1], followers[task] = task, n - 1 > takers or nil
       end
       lists[#lists + 1] = {reply[#reply], tasks}
-      woken = woken + #tasks
       spared[lock] = heard[lock]
     end
     left = left or a.wakes[i] ~= nil and not list and not a.kept and ARGV[a.at + 5] ~= 'stays'

@@ -264,15 +264,20 @@ local function parking()
 end
 local parks = nil
 
--- grant(reply, first, most, at) takes up to so many tasks for a fetch and adds them to a reply. Each is looked for in the
--- queues by an order of its own, and by the last one if there are fewer. A paused queue has no task, and one whose hash
--- is gone is left to asynq. Long messages come in several calls, or a slow network would not bring the reply in time.
+-- Tasks that were woken in this call to follow the holder of their key in the memory of their server, by the names of their
+-- hashes: they need no slot.
+local followers = {}
+
+-- grant(reply, first, most, at) takes up to so many tasks for a fetch, and the followers at the heads of their queues, and adds
+-- them to a reply. Each is looked for in the queues by an order of its own, and by the last one if there are fewer. A paused
+-- queue has no task, and one whose hash is gone is left to asynq. Long messages come in several calls, or a slow network would
+-- not bring the reply in time.
 local function grant(reply, first, most, at)
   local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 11])
   local open, empty = {}, {} -- queues that are not paused; and those that are, or have no task left
   local room = 1000000 -- bytes of messages
   local order, i = '', 1
-  while i <= most do
+  while i <= most or next(followers) do
     if i <= orders then
       order = ARGV[at + 11 + i]
     end
@@ -284,7 +289,7 @@ local function grant(reply, first, most, at)
         open[queue] = call('EXISTS', KEYS[k + 1]) == 0
         empty[queue] = not open[queue]
       end
-      if not empty[queue] then
+      if not empty[queue] and (i <= most or followers[hashOf(KEYS[k], call('LINDEX', KEYS[k], -1) or '')]) then
         id = call('RPOPLPUSH', KEYS[k], KEYS[k + 2])
         if id then
           break
@@ -296,6 +301,9 @@ local function grant(reply, first, most, at)
       return
     end
     local task = hashOf(KEYS[k], id)
+    if followers[task] then
+      followers[task], most = nil, most + 1
+    end
     local due = leases[KEYS[k + 3]]
     if not due then
       due = {}
