@@ -24,9 +24,19 @@ func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Con
 	client := redistest.Patient(t, m)
 	enqueue(t, admin, "default", 1)
 	closing, end := context.WithCancel(t.Context())
-	var repeating sync.WaitGroup
+	var mu sync.Mutex
+	repeating, over := 0, sync.NewCond(&mu) // not a WaitGroup: a call may begin to be repeated while others end
 	in := intake.New(client, intake.Options{Slots: 1, Background: func(_ time.Duration, do func(context.Context)) bool {
-		repeating.Go(func() { do(closing) })
+		mu.Lock()
+		defer mu.Unlock()
+		repeating++
+		go func() {
+			do(closing)
+			mu.Lock()
+			defer mu.Unlock()
+			repeating--
+			over.Broadcast()
+		}()
 		return true
 	}})
 	if _, err := in.Fetch(t.Context(), "default"); err != nil {
@@ -49,10 +59,13 @@ func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Con
 		t.Fatal(ok, err)
 	}
 	<-time.After(time.Second)
-	synctest.Wait()
 	end()
 	began := time.Now()
-	repeating.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	for repeating > 0 {
+		over.Wait()
+	}
 	return time.Since(began)
 }
 
