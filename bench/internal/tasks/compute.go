@@ -42,9 +42,12 @@ func compute(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// busyLoop keeps a processor busy until the process that has started it is gone.
+const busyLoop = `while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done`
+
 // keepBusy has another process keep a processor busy until stop is called.
 func keepBusy() (stop func(), err error) {
-	cmd := exec.Command("sh", "-c", "while :; do :; done") //nolint:noctx // stop ends it
+	cmd := exec.Command("sh", "-c", busyLoop) //nolint:noctx // stop ends it
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
