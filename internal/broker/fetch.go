@@ -16,8 +16,9 @@ const parkingMost = 20 * time.Millisecond
 
 // landing is the end of a fetch.
 type landing struct {
-	more bool // see Intake.Fetch
-	err  error
+	empty bool // there was no task
+	more  bool // see Intake.Fetch
+	err   error
 }
 
 // depart begins a fetch, unless the server is idle and a look finds nothing. asynq's call does not end it.
@@ -25,13 +26,12 @@ func (c *Conn) depart(ctx context.Context, queue string) <-chan landing {
 	landed := make(chan landing, 1)
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		if c.look.inVain(ctx) {
-			landed <- landing{err: redis.Nil}
-			return
+		var end landing
+		defer func() { landed <- end }()
+		if end.empty = c.look.inVain(ctx); !end.empty {
+			end.more, end.err = c.intake.Fetch(ctx, queue)
+			end.empty = end.err == nil && !end.more
 		}
-		more, err := c.intake.Fetch(ctx, queue)
-		c.look.fetched(err == nil && !more)
-		landed <- landing{more, err}
 	}()
 	return landed
 }
@@ -65,10 +65,12 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 		case end := <-c.flight:
 			c.flight = nil
 			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {
+				c.look.fetched(false)
 				cmd.SetErr(end.err)
 				return cmd, false
 			}
 			more = end.more || come || !own
+			c.look.fetched(end.empty && !more) // or a look would miss what has come without locks
 		}
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,5 +198,60 @@ func TestATaskThatIsDeliveredWaitsForNoFetch(t *testing.T) {
 	close(pass)
 	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "fetched") {
 		t.Errorf("%q comes, want the one that was fetched", message)
+	}
+}
+
+// A task without locks comes into memory while an idle server looks whether one is pending. The server does not look again, which
+// would be in vain, but sends the fetch that takes the locks.
+func TestATaskThatComesDuringALookGetsItsLocks(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	conn := New(client, Options{
+		Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
+		KeysIn: func(string) string { return "hot" }, Tasks: &witness{},
+	})
+	conn.look.fetched(true)
+	sent, pass := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "exists" {
+			once.Do(func() {
+				close(sent)
+				<-pass
+			})
+		}
+		return next(ctx, cmd)
+	}))
+	came := make(chan string)
+	go func() {
+		cmd, _ := conn.fetch(t.Context(), []string{
+			"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease",
+		})
+		message, _ := cmd.Text()
+		came <- message
+	}()
+	redistest.Receive(t, sent, patience)
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("quick")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.intake.Fetch(t.Context(), "default"); err != nil { // as with an acknowledgement
+		t.Fatal(err)
+	}
+	for len(conn.intake.Arrived()) > 0 {
+		runtime.Gosched()
+	}
+	close(pass)
+	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "quick") {
+		t.Errorf("%q comes", message)
+	}
+	if client.Exists(t.Context(), "railtoken:lock:{hot}").Val() == 0 {
+		t.Error("it has come without its lock")
 	}
 }

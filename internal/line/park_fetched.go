@@ -22,7 +22,7 @@ func (e *tasks) Park(f broker.Fetched, parked func(), deliver func() bool) bool 
 	attempt := int(varintOf(f.Message, retriedField))
 	if !parker.ParkFetched(r, Refused{
 		Task: r.task, Type: kind, Attempt: attempt, Left: max(int(varintOf(f.Message, retryField))-attempt, 0),
-		Woken: f.Woken, Sure: func() bool { return e.parkers.keysIn(f.Message) == f.Recorded }, Refused: f.Refused,
+		Woken: f.Woken, Sure: func() bool { return e.parkers.keysNow(f.Message) == f.Recorded }, Refused: f.Refused,
 	}) {
 		return false
 	}

@@ -70,6 +70,17 @@ func (p *parkers) keysIn(message string) string {
 	return encoded(find(t))
 }
 
+// keysNow does what keysIn does, on a goroutine of its own: a function of users may end that.
+func (p *parkers) keysNow(message string) (keys string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		keys = p.keysIn(message)
+	}()
+	<-done
+	return keys
+}
+
 // of returns the Parker of a type, or nil.
 func (p *parkers) of(kind string) Parker {
 	known, _ := p.byType.Load(kind)

@@ -43,11 +43,12 @@ func newFetcher(t *testing.T, keys string, slots int) *holder {
 	t.Cleanup(func() { _ = single.Close() })
 	(&holds{solo: h.solo}).record("holder", keys)
 	var types colocated.Types
-	types.Learn("test", time.Minute, colocated.Wait{})
+	types.Learn("test", time.Minute, colocated.Wait{After: time.Second, Most: time.Minute, Behind: 1})
+	types.Learn("limited", time.Minute, colocated.Wait{})
 	parkings := h.Engine.ParkingAtFetch()
 	parkings.Unserved = func() []string { return h.unserved }
 	h.in = intake.New(h.Client, intake.Options{
-		Queues: map[string]int{"first": 2, "default": 1}, Strict: true, Slots: slots, Locks: locks.Colocated(single), Types: &types, Parking: parkings, Stopping: h.stopping,
+		Queues: map[string]int{"first": 3, "default": 2, "last": 1}, Strict: true, Slots: slots, Locks: locks.Colocated(single), Types: &types, Parking: parkings, Stopping: h.stopping,
 	})
 	_, err = h.in.Fetch(t.Context(), "default")
 	h.OK(err)
@@ -61,9 +62,17 @@ func newFetcher(t *testing.T, keys string, slots int) *holder {
 // wait parks a task, whose keys are recorded, on one of them.
 func (h *holder) wait(id, keys, key string) {
 	h.Helper()
-	(&holds{solo: h.solo}).record(id, keys)
+	h.waitAs("test", "default", id, keys, key)
+}
+
+// waitAs parks a task of a type in a queue.
+func (h *holder) waitAs(kind, queue, id, keys, key string) {
+	h.Helper()
+	_, err := asynq.NewClientFromRedisClient(h.Client).Enqueue(asynq.NewTask(kind, nil), asynq.TaskID(id), asynq.Queue(queue))
+	h.OK(err)
+	h.OK(h.Client.HSet(h.Context(), "asynq:{"+queue+"}:t:"+id, "railtoken:keys", keys).Err())
 	lock := "railtoken:lock:{" + key + "}"
-	_, err := h.Engine.Park(h.Context(), h.Begin(line.Task{Queue: "default", ID: id}), key, line.ParkOptions{
+	_, err = h.Engine.Park(h.Context(), h.Begin(line.Task{Queue: queue, ID: id}), key, line.ParkOptions{
 		RetryAfter: wake, Locks: []line.RedisKeys{{Lock: lock, Notify: lock + ":notify"}},
 	})
 	h.OK(err)
@@ -322,30 +331,60 @@ func TestALeaseThatIsHandedOffStaysLocked(t *testing.T) {
 }
 
 // The successor of a lease that was handed off has the slot of its holder. The next task in line comes all the same, and no other
-// task with it.
+// task with it; but not before those of a queue that comes first, nor if its server does not keep tasks of its type in memory.
 func TestAFollowerNeedsNoSlot(t *testing.T) {
 	t.Parallel()
-	h := newFetcher(t, "k", 1)
-	enqueue := func(id string) {
-		_, err := asynq.NewClientFromRedisClient(h.Client).Enqueue(asynq.NewTask("plain", nil), asynq.TaskID(id), asynq.Queue("first"))
-		h.OK(err)
+	for name, tt := range map[string]struct {
+		pending, kind string
+		comes         bool
+	}{
+		"others are pending in its queue":          {"default", "test", true},
+		"others are pending in a queue behind":     {"last", "test", true},
+		"others are pending in a queue before":     {"first", "test", false},
+		"its server keeps no such tasks in memory": {"last", "limited", false},
+		"its server knows nothing of such tasks":   {"last", "unknown", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFetcher(t, "k", 1)
+			enqueue := func(id, queue string) {
+				_, err := asynq.NewClientFromRedisClient(h.Client).Enqueue(asynq.NewTask("plain", nil), asynq.TaskID(id), asynq.Queue(queue))
+				h.OK(err)
+			}
+			enqueue("running", "first")
+			_, err := h.in.Fetch(t.Context(), "default")
+			h.OK(err)
+			if next, _ := h.in.Take(); next.ID != "running" {
+				t.Fatalf("%+v comes", next)
+			}
+			h.waitAs(tt.kind, "default", "a", "k", "k")
+			enqueue("pending", tt.pending)
+			h.kept = true
+			if got := h.acknowledge(1, ""); len(got.Woken) == 1 != tt.comes {
+				t.Errorf("the acknowledgement tells %+v", got)
+			}
+			next, comes := h.in.Take()
+			if comes != tt.comes || comes && (next.ID != "a" || next.Refused == nil) {
+				t.Errorf("%+v comes: %t", next, comes)
+			}
+			if next, ok := h.in.Take(); ok {
+				t.Errorf("%+v comes, too", next)
+			}
+		})
 	}
-	enqueue("running")
-	_, err := h.in.Fetch(t.Context(), "default")
-	h.OK(err)
-	if next, _ := h.in.Take(); next.ID != "running" {
-		t.Fatalf("%+v comes", next)
-	}
-	enqueue("pending")
-	h.wait("a", "k", "k")
-	h.kept = true
-	if got := h.acknowledge(1, ""); len(got.Woken) != 1 || got.Woken[0].Pending != 0 {
-		t.Errorf("the acknowledgement tells %+v", got)
-	}
-	if next, _ := h.in.Take(); next.ID != "a" || next.Refused == nil {
-		t.Errorf("%+v comes, want the follower", next)
+}
+
+// The next holder is a task of another server. One of this server must not take the key in its place.
+func TestNoTaskFollowsOneOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	h := newFetcher(t, "k", 2)
+	h.waitAs("test", "elsewhere", "a", "k", "k")
+	h.wait("b", "k", "k")
+	got := h.acknowledge(2, "")
+	if len(got.Woken) != 1 || !slices.Equal(got.Woken[0].Entries, []string{"9:elsewherea"}) {
+		t.Errorf("the acknowledgement tells %+v, want one task", got)
 	}
 	if next, ok := h.in.Take(); ok {
-		t.Errorf("%+v comes, too", next)
+		t.Errorf("%+v comes", next)
 	}
 }

@@ -199,17 +199,51 @@ end
 local tasks, most = {}, tonumber(ARGV[3])
 local lists = {}
 
--- follows(lock, waiters, n) returns whether the n-th task that is parked on a key can come to follow the next holder: it needs no
--- slot. The fetch takes it only if it takes those that get the keys, too, and no caller of another process comes before.
-local function follows(lock, waiters, n)
-  local entry = ARGV[2] ~= '' and firsts <= most and not heard[lock] and call('ZRANGE', waiters, n - 1, n - 1)[1]
-  local _, prefix = parse(entry or '0:')
+-- The positions of the queues of the fetch, by the names of their pending lists; and how many tasks are pending in those before.
+local positions, before = {}, {}
+
+-- comesBefore(position) returns whether the order in which the fetch looks at the queues has more tasks before one than it can take.
+local function comesBefore(position)
+  if not before[position] then
+    local n, order = 0, ARGV[14]
+    for j = 1, #order do
+      local k = queues + 4 * (string.byte(order, j) - 1)
+      if string.byte(order, j) == position then
+        break
+      elseif call('EXISTS', KEYS[k + 1]) == 0 then
+        n = n + call('LLEN', KEYS[k])
+      end
+    end
+    before[position] = n
+  end
+  return before[position] > most - firsts
+end
+
+-- follows(lock, waiters, takers, n) returns whether the first n tasks that are parked on a key can come now: so many that take it,
+-- and others that follow the next holder and need no slot. The fetch must take those before them, too, and its server must be
+-- able to keep them in memory. No caller of another process and no queue comes before.
+local function follows(lock, waiters, takers, n)
+  if ARGV[2] == '' or firsts > most or heard[lock] then
+    return false
+  end
   for k = queues, #KEYS - 1, 4 do
-    if KEYS[k] == prefix .. 'pending' then
-      return true
+    positions[KEYS[k]] = (k - queues) / 4 + 1
+  end
+  local entries, types = call('ZRANGE', waiters, 0, n - 1), ARGV[5]
+  for i, entry in ipairs(entries) do
+    local _, prefix, task = parse(entry)
+    local position = positions[prefix .. 'pending']
+    if not position then
+      return false
+    elseif i > takers then
+      local kind = kindOf(call('HGET', task, 'msg'))
+      local _, found = string.find(types, '|' .. (kind or '') .. '=', 1, true)
+      if not found or not string.find(types, '^%d+,', found + 1) or comesBefore(position) then
+        return false
+      end
     end
   end
-  return false
+  return #entries == n
 end
 
 -- wake(a, reply) wakes the next tasks that are parked on the keys of an acknowledgement, and adds to its reply which. It
@@ -222,7 +256,7 @@ local function wake(a, reply)
     local waiters, sequence = waitersOf(lock), nil
     local wanted = wakeReleased and a.wakes[i] or 0
     local takers = a.kept and 0 or 1
-    while wanted > takers and not follows(lock, waiters, wanted) do
+    while wanted > takers and not follows(lock, waiters, takers, wanted) do
       wanted = wanted - 1
     end
     if wanted > 0 then

@@ -265,7 +265,7 @@ end
 local parks = nil
 
 -- Tasks that were woken in this call to follow the holder of their key in the memory of their server, by the names of their
--- hashes: they need no slot.
+-- hashes: they need no slot, if their key is held.
 local followers = {}
 
 -- grant(reply, first, most, at) takes up to so many tasks for a fetch, and the followers at the heads of their queues, and adds
@@ -301,9 +301,8 @@ local function grant(reply, first, most, at)
       return
     end
     local task = hashOf(KEYS[k], id)
-    if followers[task] then
-      followers[task], most = nil, most + 1
-    end
+    local follower = followers[task]
+    followers[task] = nil
     local due = leases[KEYS[k + 3]]
     if not due then
       due = {}
@@ -323,6 +322,9 @@ local function grant(reply, first, most, at)
     end
     room = room - (message and #message or 0)
     local held = counters and counters[1] == 0
+    if held and follower then
+      most = most + 1
+    end
     parks = parks or held and parking()
     if held and parks(queue, k, id, task, found, counters, at) then
       due[n + 1], due[n + 2] = nil, nil
