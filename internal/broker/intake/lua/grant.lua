@@ -289,7 +289,7 @@ local function grant(reply, first, most, at)
         open[queue] = call('EXISTS', KEYS[k + 1]) == 0
         empty[queue] = not open[queue]
       end
-      if not empty[queue] and (i <= most or followers[hashOf(KEYS[k], call('LINDEX', KEYS[k], -1) or '')]) then
+      if not empty[queue] and (i <= most or followers[hashOf(KEYS[k], call('LRANGE', KEYS[k], -1, -1)[1] or '')]) then
         id = call('RPOPLPUSH', KEYS[k], KEYS[k + 2])
         if id then
           break
