@@ -13,6 +13,52 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
+// queued is a server with a task that holds a key until end is closed, and another one that is parked on the key.
+type queued struct {
+	*rig
+	a             *attach.Attached
+	began, parked chan string
+	end           chan struct{}
+	runs          atomic.Int64 // of the waiter
+}
+
+func newQueued(t *testing.T, key string, keys middleware.KeyFunc, opts attach.Options) *queued {
+	t.Helper()
+	q := &queued{rig: newRig(t), began: make(chan string, 2), parked: make(chan string, 2), end: make(chan struct{})}
+	opts.Observer = func(_ context.Context, e middleware.Event) {
+		if e.Kind == middleware.Parked {
+			q.parked <- e.Task.ID
+		}
+	}
+	q.a = q.attach(asynq.Config{Concurrency: 4}, opts)
+	locked := q.a.Lock(keys)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		q.began <- id
+		<-q.end
+		return nil
+	}))
+	q.serve(q.a.Client(), q.a.Config(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		if id, _ := asynq.GetTaskID(ctx); id == "waiter" {
+			q.runs.Add(1)
+		}
+		return locked.ProcessTask(ctx, task)
+	}))
+	q.enqueue(key, asynq.TaskID("holder"))
+	receive(t, q.began)
+	q.enqueue(key, asynq.TaskID("waiter"))
+	receive(t, q.parked)
+	return q
+}
+
+// release ends the holder, after which the waiter begins.
+func (q *queued) release() {
+	q.Helper()
+	close(q.end)
+	if id := receive(q.T, q.began); id != "waiter" {
+		q.Errorf("%s began, want the waiter", id)
+	}
+}
+
 // The first task that is parked on a key, and not by the script of a fetch, is recorded with the keys that its server has found, so
 // that the fetch after its wake brings its locks. Without a key function that may be called early, or where the locks are
 // elsewhere, nothing is recorded: it would be of no use.
@@ -32,34 +78,15 @@ func TestTheFirstParkedTaskIsRecordedWithItsFoundKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			began, parked, end := make(chan string, 2), make(chan string, 2), make(chan struct{})
-			opts := attach.Options{Observer: func(_ context.Context, e middleware.Event) {
-				if e.Kind == middleware.Parked {
-					parked <- e.Task.ID
-				}
-			}}
+			var opts attach.Options
 			if tt.locker != nil {
 				opts.Locker = tt.locker(t)
 			}
-			a := r.attach(asynq.Config{Concurrency: 4}, opts)
-			r.serve(a.Client(), a.Config(), a.Lock(tt.keys)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-				id, _ := asynq.GetTaskID(ctx)
-				began <- id
-				<-end
-				return nil
-			})))
-			r.enqueue("a b", asynq.TaskID("holder"))
-			receive(t, began)
-			r.enqueue("a b", asynq.TaskID("waiter"))
-			receive(t, parked)
-			if got := r.client.HGet(t.Context(), "asynq:{default}:t:waiter", "railtoken:keys").Val(); got != tt.want {
+			q := newQueued(t, "a b", tt.keys, opts)
+			if got := q.client.HGet(t.Context(), "asynq:{default}:t:waiter", "railtoken:keys").Val(); got != tt.want {
 				t.Errorf("it is recorded with %q, want %q", got, tt.want)
 			}
-			close(end)
-			if id := receive(t, began); id != "waiter" {
-				t.Errorf("%s began, want the waiter", id)
-			}
+			q.release()
 		})
 	}
 }
@@ -77,42 +104,16 @@ func TestAWokenTaskThatIsRefusedAgainRunsOnlyIfItsKeysMayHaveChanged(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			began, parked, end := make(chan string, 2), make(chan string, 2), make(chan struct{})
-			a := r.attach(asynq.Config{Concurrency: 4}, attach.Options{Observer: func(_ context.Context, e middleware.Event) {
-				if e.Kind == middleware.Parked {
-					parked <- e.Task.ID
-				}
-			}})
-			var runs atomic.Int64 // of the waiter
-			locked := a.Lock(tt.keys)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-				id, _ := asynq.GetTaskID(ctx)
-				began <- id
-				<-end
-				return nil
-			}))
-			r.serve(a.Client(), a.Config(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-				if id, _ := asynq.GetTaskID(ctx); id == "waiter" {
-					runs.Add(1)
-				}
-				return locked.ProcessTask(ctx, task)
-			}))
-			r.enqueue("hot", asynq.TaskID("holder"))
-			receive(t, began)
-			r.enqueue("hot", asynq.TaskID("waiter"))
-			receive(t, parked)
-			before := runs.Load()
-			if woken, err := a.Queue().Wake(t.Context(), "hot", delayqueue.WakeOptions{}); err != nil || len(woken.Tasks) != 1 {
+			q := newQueued(t, "hot", tt.keys, attach.Options{})
+			before := q.runs.Load()
+			if woken, err := q.a.Queue().Wake(t.Context(), "hot", delayqueue.WakeOptions{}); err != nil || len(woken.Tasks) != 1 {
 				t.Fatalf("%+v are woken, %v", woken, err)
 			}
-			receive(t, parked)
-			if n := runs.Load() - before; n != tt.runs {
+			receive(t, q.parked)
+			if n := q.runs.Load() - before; n != tt.runs {
 				t.Errorf("it has run %d times after its wake, want %d", n, tt.runs)
 			}
-			close(end)
-			if id := receive(t, began); id != "waiter" {
-				t.Errorf("%s began, want the waiter", id)
-			}
+			q.release()
 		})
 	}
 }

@@ -33,3 +33,26 @@ func TestAFetchParksBehindAnotherTask(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyABriefHoldOfASingleKeyHasAFollower(t *testing.T) {
+	t.Parallel()
+	l := &lock{Options: Options{Strategy: Requeue{}}}
+	for _, tt := range []struct {
+		came bool // its lock came with the task
+		keys []string
+		held time.Duration
+		want bool
+	}{
+		{true, []string{"a"}, time.Millisecond, true},
+		{true, []string{"a"}, 250 * time.Millisecond, true},
+		{true, []string{"a"}, 251 * time.Millisecond, false},
+		{true, []string{"a"}, 0, false},
+		{true, []string{"a", "b"}, time.Millisecond, false},
+		{false, []string{"a"}, time.Millisecond, false},
+	} {
+		r := &run{lock: l, keys: tt.keys, came: tt.came}
+		if got := r.followed(tt.held); got != tt.want {
+			t.Errorf("%+v: %t", tt, got)
+		}
+	}
+}

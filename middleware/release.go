@@ -20,7 +20,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
 	if r.colocated && ctx.Err() == nil && r.active.Release(line.ReleaseOptions{
 		Keys: lease.Keys(), Committed: lease.Committed(),
-		Place: r.becomes(stays), Followed: r.came && len(r.keys) == 1 && r.mayFollow(held),
+		Place: r.becomes(stays), Followed: r.followed(held),
 		Defer: func(done func(colocated.Outcome, error)) *colocated.Release { return locks.Defer(lease, done) },
 		Done: func(woken map[string]line.Woken, o colocated.Outcome, lost error) {
 			r.woken = woken
@@ -39,6 +39,12 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 		return nil
 	}
 	return r.giveBackNow(ctx, lease, stays)
+}
+
+// followed reports whether the next task of the key is to have another one waiting for it in memory, by how long the handler took.
+// That of several keys is not: those that wait for one of them rarely want the same others.
+func (r *run) followed(held time.Duration) bool {
+	return r.came && len(r.keys) == 1 && r.mayFollow(held)
 }
 
 // giveBackNow does what giveBack does, without waiting for an acknowledgement.

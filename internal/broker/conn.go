@@ -24,8 +24,8 @@ type Conn struct {
 	look     *look
 	bell     *bell
 	intake   *intake.Intake
-	fetching sync.Mutex     // asynq makes one such call at a time
-	flight   <-chan landing // of the fetch that is under way, nil for none
+	fetching sync.Mutex     // guards flight; asynq asks for one task at a time
+	flight   <-chan landing // the end of the fetch that is under way, nil for none
 	tasks    Tasks
 	log      *slog.Logger
 	foreign  *atomic.Bool

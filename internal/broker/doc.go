@@ -4,7 +4,8 @@
 //
 //  1. Enqueued: attach.Producer sends asynq's script through an [Enqueuer]; the task's keys are recorded in its hash.
 //  2. Fetched: asynq asks for a task (Conn.fetch). Package intake takes as many as the server has free slots, in one
-//     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take).
+//     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take). asynq's call
+//     ends with the first task that comes into memory, whatever has brought it.
 //  3. Locked: the same script takes the locks of the recorded keys, if they are on this Redis (grant.lua). Keys that are found
 //     in the tasks are locked by the next fetch (Intake.find, fetch.admitted).
 //  4. Refused at the fetch, as the first: if a key is held and nobody is parked on it, package middleware may have the task

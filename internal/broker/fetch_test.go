@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
@@ -26,16 +27,9 @@ func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	if _, err := asynq.NewClientFromRedisClient(admin).Enqueue(asynq.NewTask("test", nil),
-		asynq.TaskID("a")); err != nil {
-		t.Fatal(err)
-	}
+	enqueue(t, admin, "a", "")
 	c := New(server.Client(t, server.User(t, "u", "~*", "+@all", "-hmget")), Options{Tasks: &witness{}})
-	keys := []string{
-		"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active",
-		"asynq:{default}:lease",
-	}
-	if cmd, _ := c.fetch(t.Context(), keys); cmd.Err() == nil {
+	if cmd, _ := c.fetch(t.Context(), queueKeys); cmd.Err() == nil {
 		t.Error("the fetch has not failed")
 	}
 	if err := admin.ZScore(t.Context(), "asynq:{default}:lease", "a").Err(); err != nil {
@@ -69,18 +63,9 @@ func flood(t *testing.T, byScript bool) {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
 	ctx := t.Context()
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
-	if _, err := single.Acquire(ctx, []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
-		t.Fatal(err)
-	}
-	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:keys", "hot")
+	single := newSingle(t, client)
+	holdHot(t, single)
+	enqueue(t, client, "a", "hot")
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{})
 	var parks atomic.Int64
@@ -135,68 +120,107 @@ func flood(t *testing.T, byScript bool) {
 	}
 }
 
-// A task that waits in memory gets its lock while a fetch is under way. asynq has it before Redis answers, and what the fetch brings
-// comes with asynq's next call.
-func TestATaskThatIsDeliveredWaitsForNoFetch(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client(t)
+// queueKeys are those of asynq's fetch from the default queue.
+var queueKeys = []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
+
+func newSingle(t *testing.T, client *redis.Client) *locking.Single {
+	t.Helper()
 	single, err := locking.NewSingle(client, locking.SingleOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = single.Close() })
-	if _, err := single.Acquire(t.Context(), []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
+	return single
+}
+
+// holdHot locks the key "hot".
+func holdHot(t *testing.T, l locking.Locker) {
+	t.Helper()
+	if _, err := l.Acquire(t.Context(), []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	enqueue := func(id string) {
-		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id)); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// enqueue enqueues a task of the type "test", and records its key, if it has one.
+func enqueue(t *testing.T, client *redis.Client, id, key string) {
+	t.Helper()
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id)); err != nil {
+		t.Fatal(err)
 	}
-	enqueue("delivered")
-	client.HSet(t.Context(), "asynq:{default}:t:delivered", "railtoken:keys", "hot")
+	if key != "" {
+		client.HSet(t.Context(), asynqwire.Hash("default", id), "railtoken:keys", key)
+	}
+}
+
+// fetcher is a Conn whose tasks of the type "test" are fetched with their locks.
+type fetcher struct {
+	*Conn
+	client *redis.Client
+	came   chan string // the message of each task that asynq gets, "" for none
+}
+
+func newFetcher(t *testing.T, opts Options) *fetcher {
+	t.Helper()
+	f := &fetcher{client: redistest.Start(t).Client(t), came: make(chan string)}
+	single := newSingle(t, f.client)
+	holdHot(t, single)
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{})
-	var deliver func() bool
-	conn := New(client, Options{
-		Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
-		Tasks: &witness{park: func(parked func(), give func() bool) bool {
-			parked()
-			deliver = give
-			return true
-		}},
-	})
-	keys := []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
-	if cmd, _ := conn.fetch(t.Context(), keys); cmd.Err() == nil || deliver == nil {
-		t.Fatalf("the first fetch answers %v", cmd)
-	}
-	enqueue("fetched")
-	sent, pass := make(chan struct{}), make(chan struct{})
+	opts.Queues, opts.Slots, opts.Locks, opts.Types = numbered(1), 10, locks.Colocated(single), &types
+	f.Conn = New(f.client, opts)
+	return f
+}
+
+// ask asks for a task as asynq does.
+func (f *fetcher) ask(ctx context.Context) {
+	cmd, _ := f.fetch(ctx, queueKeys)
+	message, _ := cmd.Text()
+	f.came <- message
+}
+
+// holdBack keeps the next command of a name, or of any name if it is empty, until pass is called. sent is closed once it is kept.
+func (f *fetcher) holdBack(name string) (sent <-chan struct{}, pass func()) {
+	caught, passes := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		once.Do(func() {
-			close(sent)
-			<-pass
-		})
+	f.client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if name == "" || cmd.Name() == name {
+			once.Do(func() {
+				close(caught)
+				<-passes
+			})
+		}
 		return next(ctx, cmd)
 	}))
-	came := make(chan string)
-	fetch := func() {
-		cmd, _ := conn.fetch(t.Context(), keys)
-		message, _ := cmd.Text()
-		came <- message
+	return caught, func() { close(passes) }
+}
+
+// A task that waits in memory gets its lock while a fetch is under way. asynq has it before Redis answers, and what the fetch brings
+// comes with asynq's next call.
+func TestATaskThatIsDeliveredWaitsForNoFetch(t *testing.T) {
+	t.Parallel()
+	var deliver func() bool
+	f := newFetcher(t, Options{Tasks: &witness{park: func(parked func(), give func() bool) bool {
+		parked()
+		deliver = give
+		return true
+	}}})
+	enqueue(t, f.client, "delivered", "hot")
+	if cmd, _ := f.fetch(t.Context(), queueKeys); cmd.Err() == nil || deliver == nil {
+		t.Fatalf("the first fetch answers %v", cmd)
 	}
-	go fetch()
+	enqueue(t, f.client, "fetched", "")
+	sent, pass := f.holdBack("")
+	go f.ask(t.Context())
 	redistest.Receive(t, sent, patience)
 	if !deliver() {
 		t.Fatal("the task was not taken")
 	}
-	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "delivered") {
+	if message := redistest.Receive(t, f.came, patience); !strings.Contains(message, "delivered") {
 		t.Errorf("%q comes, want the one that was delivered", message)
 	}
-	go fetch()
-	close(pass)
-	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "fetched") {
+	go f.ask(t.Context())
+	pass()
+	if message := redistest.Receive(t, f.came, patience); !strings.Contains(message, "fetched") {
 		t.Errorf("%q comes, want the one that was fetched", message)
 	}
 }
@@ -205,53 +229,44 @@ func TestATaskThatIsDeliveredWaitsForNoFetch(t *testing.T) {
 // would be in vain, but sends the fetch that takes the locks.
 func TestATaskThatComesDuringALookGetsItsLocks(t *testing.T) {
 	t.Parallel()
-	client := redistest.Start(t).Client(t)
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
-	var types colocated.Types
-	types.Learn("test", time.Minute, colocated.Wait{})
-	conn := New(client, Options{
-		Queues: numbered(1), Slots: 10, Locks: locks.Colocated(single), Types: &types,
-		KeysIn: func(string) string { return "hot" }, Tasks: &witness{},
-	})
-	conn.look.fetched(true)
-	sent, pass := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if cmd.Name() == "exists" {
-			once.Do(func() {
-				close(sent)
-				<-pass
-			})
-		}
-		return next(ctx, cmd)
-	}))
-	came := make(chan string)
-	go func() {
-		cmd, _ := conn.fetch(t.Context(), []string{
-			"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease",
-		})
-		message, _ := cmd.Text()
-		came <- message
-	}()
+	f := newFetcher(t, Options{KeysIn: func(string) string { return "cold" }, Tasks: &witness{}})
+	f.look.fetched(true)
+	sent, pass := f.holdBack("exists")
+	go f.ask(t.Context())
 	redistest.Receive(t, sent, patience)
-	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("quick")); err != nil {
+	enqueue(t, f.client, "quick", "")
+	if _, err := f.intake.Fetch(t.Context(), "default"); err != nil { // as with an acknowledgement
 		t.Fatal(err)
 	}
-	if _, err := conn.intake.Fetch(t.Context(), "default"); err != nil { // as with an acknowledgement
-		t.Fatal(err)
+	for began := time.Now(); len(f.intake.Arrived()) > 0; runtime.Gosched() {
+		if time.Since(began) > patience {
+			t.Fatal("nobody waits for what comes")
+		}
 	}
-	for len(conn.intake.Arrived()) > 0 {
-		runtime.Gosched()
-	}
-	close(pass)
-	if message := redistest.Receive(t, came, patience); !strings.Contains(message, "quick") {
+	pass()
+	if message := redistest.Receive(t, f.came, patience); !strings.Contains(message, "quick") {
 		t.Errorf("%q comes", message)
 	}
-	if client.Exists(t.Context(), "railtoken:lock:{hot}").Val() == 0 {
+	if f.client.Exists(t.Context(), "railtoken:lock:{cold}").Val() == 0 {
 		t.Error("it has come without its lock")
+	}
+}
+
+// A function of the user ends the goroutine of a fetch.
+func TestAFetchWhoseGoroutineEndsIsOver(t *testing.T) {
+	t.Parallel()
+	f := newFetcher(t, Options{Tasks: &witness{park: func(func(), func() bool) bool {
+		runtime.Goexit()
+		return false
+	}}})
+	enqueue(t, f.client, "refused", "hot")
+	go f.ask(t.Context())
+	if message := redistest.Receive(t, f.came, patience); message != "" {
+		t.Errorf("%q comes", message)
+	}
+	enqueue(t, f.client, "next", "")
+	go f.ask(t.Context())
+	if message := redistest.Receive(t, f.came, patience); !strings.Contains(message, "next") {
+		t.Errorf("%q comes, want the next one", message)
 	}
 }

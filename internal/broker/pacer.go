@@ -89,9 +89,9 @@ func (p *pacer) pause(ctx context.Context) (come bool) {
 	return false
 }
 
-// followed notes whether the fetch after a pause that has ended early has found a task. It reports whether the pause goes on, if
-// that fetch was a whole check: another server has been faster, or a task that lies in memory is not asynq's yet, because its
-// locks are being taken or all slots are counted as full.
+// followed notes whether the fetch after a pause that has ended early has found a task. It reports whether the pause goes on: there
+// was none, and one fetch is a whole check. Another server has been faster, or a task that lies in memory is not asynq's yet,
+// because its locks are being taken or all slots are counted as full.
 func (p *pacer) followed(err error) (again bool) {
 	if p.heard.Swap(false) && (err == nil || errors.Is(err, redis.Nil)) {
 		p.bell.followed(err == nil, p.interval)

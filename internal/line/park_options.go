@@ -80,7 +80,7 @@ type ParkOptions struct {
 	// Empty when the locks are elsewhere.
 	Locks []RedisKeys
 	// Record are all keys of the task if the fetch that brings it back is to take their locks, as for a task that its producer
-	// has recorded them with. Locks must not be empty then.
+	// has recorded them with. Locks must not be empty then. On a Cluster, where no fetch takes locks, it does nothing.
 	Record []string
 	// Queue, when not empty, is the queue in which the task waits and runs from then on, with its ID, uniqueness lock
 	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.

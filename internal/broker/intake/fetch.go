@@ -30,7 +30,7 @@ const (
 	leaseArg = 2
 )
 
-// fetch returns a fetch of at most most tasks.
+// fetch returns a fetch of at most most tasks, beside which it may take followers. If it takes nothing at all, it has no name.
 func (in *Intake) fetch(names []string, most int, found []arrival, takes bool) fetch {
 	f := fetch{in: in, most: most, found: found, reader: reader{names: names}}
 	if takes {

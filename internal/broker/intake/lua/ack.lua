@@ -219,15 +219,17 @@ local function comesBefore(position)
   return before[position] > most - firsts
 end
 
--- follows(lock, waiters, takers, n) returns whether the first n tasks that are parked on a key can come now: so many that take it,
--- and others that follow the next holder and need no slot. The fetch must take those before them, too, and its server must be
--- able to keep them in memory. No caller of another process and no queue comes before.
+-- follows(lock, waiters, takers, n) returns whether the first n tasks that are parked on a key can come now. So many of them take
+-- the key; the others follow its next holder in memory, where their server must be able to keep them, and need no slot. The fetch
+-- must have slots for those that take keys, and no caller of another process and no queue may come before.
 local function follows(lock, waiters, takers, n)
   if ARGV[2] == '' or firsts > most or heard[lock] then
     return false
   end
-  for k = queues, #KEYS - 1, 4 do
-    positions[KEYS[k]] = (k - queues) / 4 + 1
+  if not next(positions) then
+    for k = queues, #KEYS - 1, 4 do
+      positions[KEYS[k]] = (k - queues) / 4 + 1
+    end
   end
   local entries, types = call('ZRANGE', waiters, 0, n - 1), ARGV[5]
   for i, entry in ipairs(entries) do
