@@ -388,3 +388,20 @@ func TestNoTaskFollowsOneOfAnotherServer(t *testing.T) {
 		t.Errorf("%+v comes", next)
 	}
 }
+
+// The queue of the second waiter comes first, so the fetch gives it the key. Then it needs a slot, as every holder does.
+func TestAFollowerThatGetsTheKeyNeedsASlot(t *testing.T) {
+	t.Parallel()
+	h := newFetcher(t, "k", 1)
+	h.waitAs("test", "last", "a", "k", "k")
+	h.wait("b", "k", "k")
+	if got := h.acknowledge(2, ""); len(got.Woken) != 1 || len(got.Woken[0].Entries) != 2 {
+		t.Errorf("the acknowledgement tells %+v, want two tasks", got)
+	}
+	if next, _ := h.in.Take(); next.ID != "b" || next.Taken == nil {
+		t.Errorf("%+v comes, want the second one with its lock", next)
+	}
+	if next, ok := h.in.Take(); ok {
+		t.Errorf("%+v comes, too", next)
+	}
+}

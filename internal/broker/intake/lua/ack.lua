@@ -202,7 +202,8 @@ local lists = {}
 -- The positions of the queues of the fetch, by the names of their pending lists; and how many tasks are pending in those before.
 local positions, before = {}, {}
 
--- comesBefore(position) returns whether the order in which the fetch looks at the queues has more tasks before one than it can take.
+-- comesBefore(position) returns whether the fetch has too few slots for the tasks that take keys and for those of the queues that come
+-- before one in its order.
 local function comesBefore(position)
   if not before[position] then
     local n, order = 0, ARGV[14]
@@ -223,7 +224,7 @@ end
 -- the key; the others follow its next holder in memory, where their server must be able to keep them, and need no slot. The fetch
 -- must have slots for those that take keys, and no caller of another process and no queue may come before.
 local function follows(lock, waiters, takers, n)
-  if ARGV[2] == '' or firsts > most or heard[lock] then
+  if ARGV[2] == '' or heard[lock] then
     return false
   end
   if not next(positions) then
