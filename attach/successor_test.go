@@ -3,14 +3,17 @@ package attach_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -28,6 +31,13 @@ type followed struct {
 func newFollowed(t *testing.T) *followed {
 	t.Helper()
 	f := &followed{rig: newRig(t), began: make(chan string, 100), parked: make(chan string, 100), end: make(chan struct{})}
+	var looks atomic.Int64 // for pending tasks
+	f.client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if slices.Contains(cmd.Args(), any("asynq:{default}:pending")) {
+			looks.Add(1)
+		}
+		return next(ctx, cmd)
+	}))
 	f.a, f.server = f.start()
 	producer := f.produce()
 	for i := range 8 {
@@ -41,6 +51,8 @@ func newFollowed(t *testing.T) *followed {
 	f.until("the next task was fetched", func() bool {
 		return f.client.HGet(t.Context(), "asynq:{default}:t:next", "state").Val() == "active"
 	})
+	before := looks.Load()
+	f.until("its server has read the reply, and looks again", func() bool { return looks.Load() > before })
 	return f
 }
 
