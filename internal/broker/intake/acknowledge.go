@@ -212,9 +212,12 @@ func (in *Intake) ackScript(text string) *pipeline.Script {
 // answered, so the Intake waits for it.
 func (in *Intake) fetchWithAcks(calls int) pipeline.Share {
 	var found []arrival
-	n, takes := 0, !in.quiet.Load() && !in.isStopping()
-	if takes {
+	n, takes := 0, false
+	if !in.quiet.Load() && !in.isStopping() {
 		found, n = in.slots.ask(0, calls)
+		// While Redis is away, acknowledgements are repeated, and each fetch without an answer is recalled until there is one: there
+		// must not be more of them than there are slots.
+		takes = n+len(found) > 0 || in.recalls.Load() == 0
 	}
 	f := in.fetch(in.order.names, n, found, takes)
 	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
@@ -223,10 +226,18 @@ func (in *Intake) fetchWithAcks(calls int) pipeline.Share {
 		case !unanswered(err):
 			_, _ = f.answered(reply, err) // the next Fetch meets the error
 		default:
+			in.recalls.Add(1)
 			in.repeat(func(ctx context.Context) error {
 				_, err := f.recall(ctx)
+				if err == nil {
+					in.recalls.Add(-1)
+				}
 				return err
-			}, func() { in.slots.admitted(len(found)); in.came(n+len(found), nil, time.Time{}) }) // asynq recovers what it has taken
+			}, func() { // asynq recovers what it has taken
+				in.recalls.Add(-1)
+				in.slots.admitted(len(found))
+				in.came(n+len(found), nil, time.Time{})
+			})
 		}
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,14 @@ import (
 // givenUp makes an acknowledgement whose calls, and those that repeat it, fail as fail says. The process ends a second
 // later. It returns how long the repetitions took to end then.
 func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Context) error) (took time.Duration) {
+	t.Helper()
+	return lasting(t, time.Second, release, fail)
+}
+
+// lasting does what givenUp does, but the process ends after some other time.
+func lasting(
+	t *testing.T, lasts time.Duration, release *colocated.Release, fail func(ctx context.Context) error,
+) (took time.Duration) {
 	t.Helper()
 	m, admin := redistest.Virtual(t)
 	client := redistest.Patient(t, m)
@@ -58,7 +67,7 @@ func givenUp(t *testing.T, release *colocated.Release, fail func(ctx context.Con
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	<-time.After(time.Second)
+	<-time.After(lasts)
 	end()
 	began := time.Now()
 	mu.Lock()
@@ -102,5 +111,22 @@ func TestARepeatedAcknowledgementEndsWithTheProcess(t *testing.T) {
 			t.Errorf("it has ended %v after the process", took)
 		}
 		time.Sleep(time.Minute) // virtual: the call that is under way ends
+	})
+}
+
+// Redis is away for a minute. The acknowledgement is repeated, and so is the recall of the fetch that went with it. None of the
+// repetitions has a fetch of its own, which would have to be recalled, too.
+func TestAnAcknowledgementThatIsRepeatedRecallsOneFetch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		release := colocated.NewRelease(nil, "", nil, func(context.Context, bool) (o colocated.Outcome, err error) { return o, nil })
+		lasting(t, time.Minute, release, func(context.Context) error {
+			calls.Add(1)
+			return errors.New("connection reset by peer")
+		})
+		if n := calls.Load(); n < 60 || n > 200 {
+			t.Errorf("%d calls in a minute, want about one a second for each of two", n)
+		}
 	})
 }

@@ -120,7 +120,8 @@ type Intake struct {
 	oneNode  bool
 	stopping <-chan struct{}
 	drained  atomic.Bool
-	quiet    atomic.Bool // asynq does not fetch
+	quiet    atomic.Bool  // asynq does not fetch
+	recalls  atomic.Int64 // of fetches with acknowledgements that are under way
 	spawn    func(limit time.Duration, do func(context.Context)) bool
 	locks    colocated.Locks
 	types    *colocated.Types
