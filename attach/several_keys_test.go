@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 )
 
 // The single tasks are spread evenly over the keys: with lines of different lengths, those of the shorter ones would
-// rightly go ahead.
+// rightly go ahead. Each server has run a task before, so it refuses tasks as it fetches them: a task that a server of
+// unknown keys refuses in its slot stands behind those that were fetched later but refused before.
 func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{1, 2} {
@@ -22,6 +24,38 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 			r := newRig(t)
 			producer := r.produce()
 			const before, after, most = 2000, 2000, 200
+			var started, known atomic.Int64
+			place, ready, done := make(chan int, 1), make(chan struct{}), make(chan struct{})
+			for range servers {
+				a := r.attach(asynq.Config{Concurrency: 32 / servers}, attach.Options{})
+				var runs atomic.Int64
+				r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					if strings.HasPrefix(string(task.Payload()), "known") {
+						if runs.Add(1) == 1 && int(known.Add(1)) == servers {
+							close(ready)
+						}
+						<-ready
+						return nil
+					}
+					n := int(started.Add(1))
+					if id, _ := asynq.GetTaskID(ctx); id == "wide" {
+						place <- n
+					}
+					<-time.After(time.Millisecond) // the work
+					if n == before+1+after {
+						close(done)
+					}
+					return nil
+				})))
+			}
+			for i := range 32/servers*(servers-1) + 1 {
+				r.record(producer, fmt.Sprint("known", i))
+			}
+			receive(t, ready)
+			r.wantNoLocks()
+			if err := r.inspect.PauseQueue("default"); err != nil {
+				t.Fatal(err)
+			}
 			keys := []string{"a", "b", "c", "d"}
 			for i := range before + after {
 				if i == before {
@@ -29,22 +63,8 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 				}
 				r.record(producer, keys[i%len(keys)])
 			}
-			var started atomic.Int64
-			place, done := make(chan int, 1), make(chan struct{})
-			work := func(ctx context.Context, _ *asynq.Task) error {
-				n := int(started.Add(1))
-				if id, _ := asynq.GetTaskID(ctx); id == "wide" {
-					place <- n
-				}
-				<-time.After(time.Millisecond) // the work
-				if n == before+1+after {
-					close(done)
-				}
-				return nil
-			}
-			for range servers {
-				a := r.attach(asynq.Config{Concurrency: 32 / servers}, attach.Options{})
-				r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(work)))
+			if err := r.inspect.UnpauseQueue("default"); err != nil {
+				t.Fatal(err)
 			}
 			if late := receive(t, place) - before - 1; late > most {
 				t.Errorf("the task of four keys started %d places late, want %d at most", late, most)
