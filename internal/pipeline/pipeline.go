@@ -26,11 +26,14 @@ func (Once) NoRetry() bool { return true }
 type once struct {
 	Once
 
+	command redis.Cmd // what Once points to: one allocation instead of two
 	written atomic.Bool
 }
 
 func newOnce(ctx context.Context, args []any) *once {
-	return &once{Once: Once{redis.NewCmd(ctx, args...)}}
+	c := &once{command: *redis.NewCmd(ctx, args...)}
+	c.Cmd = &c.command
+	return c
 }
 
 // Args returns the arguments. go-redis asks for them when it writes the command to a connection, so a command that has
