@@ -194,8 +194,11 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 		for round := range 2 {
 			lease := r.hold("order:1")
 			sent.reset()
-			for range tasks {
+			for i := range tasks {
 				r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+				if i == 0 { // the admission parks behind it only once it is parked
+					r.events.await(r, round*tasks+1, parked)
+				}
 			}
 			r.events.await(r, (round+1)*tasks, parked)
 			if lease.Err() != nil {
@@ -210,7 +213,7 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 		want := map[string]int{
 			"enqueue":  tasks,
 			"fetch":    2 * tasks, // one brings a task that comes alone, and the next finds its key held; of several, the one also does the other
-			"park":     4,         // those of the first fetch, one for each slot; behind them the admission parks
+			"park":     1,         // of the first task; behind it the admission parks
 			"sequence": 1,         // the holder's look for one, before its wake
 			"wake":     2,         // by the holder, and by a follow-up; the tasks wake one another as they are done, and are fetched with that
 			"release":  1,         // the holder's
