@@ -73,6 +73,32 @@ func TestParkingWithoutADelayWaitsForTheLease(t *testing.T) {
 	})
 }
 
+func TestAWaitThatIsOverParksTheTask(t *testing.T) {
+	t.Parallel()
+	for name, until := range map[string]func(now time.Time) time.Time{
+		"never began": func(time.Time) time.Time { return time.Time{} },
+		"has passed":  func(now time.Time) time.Time { return now.Add(-time.Hour) },
+		"ends now":    func(now time.Time) time.Time { return now },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				waits := decision(func(c middleware.Conflict) middleware.Decision {
+					return middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: until(c.Now)}
+				})
+				r.hold("order:1") // for 30 s, and renewed
+				r.serve(r.options(waits), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil })
+				r.enqueue(payload{Key: "order:1"})
+				r.events.await(r, 1, parked)
+				<-time.After(5 * time.Second)
+				if parks, refusals := r.events.count(parked), r.events.count(ofKind(middleware.Refused)); parks != 1 || refusals != 1 {
+					r.Errorf("within 5s, the task was parked %d times and refused %d times, want once each", parks, refusals)
+				}
+			})
+		})
+	}
+}
+
 func TestAnOutcomeThatIsNoneFailsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []middleware.Outcome{middleware.NotEnqueued, -1, 99} {
