@@ -76,7 +76,10 @@ func (c *commands) count(cmd redis.Cmder) {
 		return
 	}
 	kind := "else"
+	keys, _ := args[2].(int)
 	switch key := fmt.Sprint(args[3]); {
+	case strings.HasPrefix(key, "railtoken:lock:") && len(args)-3-keys == 4:
+		kind = "renew" // whoever holds a lock for long enough
 	case strings.HasPrefix(key, "railtoken:lock:"):
 		kind = "lock"
 	case strings.HasSuffix(key, ":pending"):

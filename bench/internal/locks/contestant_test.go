@@ -95,7 +95,7 @@ func TestEveryContestantExcludesTheOthersAndWaits(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			servers, locker := open(t, kind, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			var held, done atomic.Int32
 			var wg sync.WaitGroup
