@@ -67,14 +67,14 @@ func fill(t *testing.T, d database, add addTo) (confirmed []int) {
 			for i := range additions {
 				n := client*additions + i
 				// Without renewals, as if the process had been stopped.
-				lease, err := locking.Wait(t.Context(), l, []string{"set"}, locking.Options{TTL: time.Second, MaxHold: time.Second})
+				lease, err := locking.Wait(t.Context(), l, []string{"set"}, locking.Options{TTL: 2 * time.Second, MaxHold: 2 * time.Second})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				pause := func() {}
 				if i == client {
-					pause = func() { <-time.After(1500 * time.Millisecond) }
+					pause = func() { <-time.After(2500 * time.Millisecond) }
 				}
 				err = add(t.Context(), lease, n, pause)
 				_ = lease.Release(t.Context())
