@@ -19,7 +19,7 @@ import (
 const (
 	childURL  = "PGLOCK_CHILD_URL"
 	childInTx = "PGLOCK_CHILD_IN_TX"
-	childTTL  = time.Second
+	childTTL  = 2 * time.Second
 )
 
 // inChild runs the child and reports true in the process of one.
