@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// batch is how many orders are produced at a time: two tasks each.
+	// batch is how many orders are produced at first: two tasks each. Each time after that it is as many again as there are.
 	batch = 600
 	// pace is how long a task works. So two workers have many tasks in hand, and one after the other on the keys of a seller that is
 	// in a quarter of the orders, for half a minute at least.
@@ -175,10 +175,11 @@ func (s *stack) up(others ...string) {
 	s.healthy("healthy", first, second)
 }
 
-// produce enqueues the tasks of another batch of orders.
+// produce enqueues the tasks of further orders, so that there are twice as many: however long a command takes on a busy machine,
+// there is work for longer than that at some time.
 func (s *stack) produce() {
 	s.Helper()
-	s.orders += batch
+	s.orders = max(batch, 2*s.orders)
 	must(s, s.compose("run", "--rm", "-T", "--no-deps", "producer"+s.suffix, "-produce", "-run", "compose", "-n", strconv.Itoa(s.orders),
 		"-single-try", "0")...)
 }
