@@ -99,6 +99,26 @@ func Run(t *testing.T, tasks int32, newLocker func() locking.Locker, run func(ct
 	select {
 	case <-all:
 	case <-time.After(timeout):
-		t.Fatalf("%d of %d tasks ran in %v", done.Load(), tasks, timeout)
+		t.Errorf("%d of %d tasks ran in %v", done.Load(), tasks, timeout)
+		tellLeft(t, server)
+		t.FailNow()
+	}
+}
+
+// tellLeft logs which tasks are left, and why.
+func tellLeft(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	i := asynq.NewInspectorFromRedisClient(server.Client(t))
+	for _, list := range []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
+		i.ListPendingTasks, i.ListActiveTasks, i.ListRetryTasks, i.ListArchivedTasks,
+	} {
+		left, err := list("default", asynq.PageSize(1000))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, task := range left {
+			t.Logf("%s %s is %v: retried %d times, due in %v, last error %q", task.ID, task.Payload, task.State, task.Retried,
+				time.Until(task.NextProcessAt).Round(time.Millisecond), task.LastErr)
+		}
 	}
 }
