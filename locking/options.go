@@ -32,8 +32,8 @@ type Options struct {
 	// Unprintable characters are replaced, and the label is cut off after 200 bytes.
 	Label string
 
-	// Notify is how long a refused attempt subscribes to the release of the key; zero for no subscription. While a key has
-	// a subscription, its release notifies every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder. [Do],
+	// Notify is how long a refused attempt subscribes to the releases of the key; zero for no subscription. While a key has
+	// a subscription, each release notifies every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder. [Do],
 	// [Wait] and [Collect] set it. Set it yourself in a caller that waits with Acquire and a [Watcher], to well above the
 	// pause between two attempts.
 	Notify time.Duration

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if inChild() {
 		return
 	}
-	redistest.SideBySide(32)
+	redistest.SideBySide(8)
 	leaktest.Verify(dbtest.Stopping(m))
 }
 

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS railtoken.locks (
   since pg_catalog.timestamptz NOT NULL,
   ends pg_catalog.timestamptz NOT NULL,   -- unless it is renewed
   fence bigint NOT NULL,                  -- the first token of the lease
-  notify pg_catalog.timestamptz NOT NULL, -- until when a caller has subscribed to the release
+  notify pg_catalog.timestamptz NOT NULL, -- until when a caller has subscribed to the releases
   ttl bigint NOT NULL,                    -- in milliseconds
   PRIMARY KEY (key, fence)
 ) WITH (
@@ -145,8 +145,7 @@ BEGIN
         ELSE
           UPDATE railtoken.locks
             SET owner = p_owner, label = p_label, since = clock_timestamp(),
-              ends = clock_timestamp() + p_ttl * interval '1 millisecond', fence = nextval('railtoken.fence'),
-              notify = '-infinity', ttl = p_ttl
+              ends = clock_timestamp() + p_ttl * interval '1 millisecond', fence = nextval('railtoken.fence'), ttl = p_ttl
             WHERE key = p_keys[i] AND fence = last[i]
             RETURNING fence INTO token;
           CONTINUE attempt WHEN NOT FOUND AND i = 1; -- another attempt was faster, and nothing is taken yet
@@ -288,8 +287,9 @@ END
 $$;
 
 -- clean looks at p_count keys after p_after, and returns the last one, or '' at the end. It deletes those that nobody has
--- had for 10 s, and those that crashed holders have left for a minute. Their tokens are not needed: new ones come from the
--- sequence. A key's first row in the index is never updated, so the way from one key to the next is short.
+-- had for 10 s, and those that crashed holders have left for a minute, but none to whose releases a caller has subscribed.
+-- Their tokens are not needed: new ones come from the sequence. A key's first row in the index is never updated, so the
+-- way from one key to the next is short.
 CREATE OR REPLACE FUNCTION railtoken.clean(p_after pg_catalog.bytea, p_count int) RETURNS pg_catalog.bytea
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -304,7 +304,8 @@ BEGIN
       RETURN ''::bytea;
     END IF;
     SELECT * INTO l FROM railtoken.locks WHERE key = k ORDER BY key DESC, fence DESC LIMIT 1;
-    CONTINUE WHEN NOT FOUND OR l.owner <> '' AND l.ends > clock_timestamp() - interval '1 minute';
+    CONTINUE WHEN NOT FOUND OR l.notify > clock_timestamp();
+    CONTINUE WHEN l.owner <> '' AND l.ends > clock_timestamp() - interval '1 minute';
     CONTINUE WHEN l.ends BETWEEN clock_timestamp() - interval '10 seconds' AND clock_timestamp() + interval '10 seconds';
     PERFORM 1 FROM railtoken.locks WHERE key = k AND fence = l.fence AND owner = l.owner AND ends = l.ends
       FOR UPDATE SKIP LOCKED;

@@ -129,14 +129,20 @@ func TestRowsOfUnusedKeysAreCleaned(t *testing.T) {
 	for _, key := range []string{"crashed", "expired", "held"} {
 		acquire(t, l, locking.Options{}, key)
 	}
-	for _, key := range []string{"unused", "used"} {
-		if err := acquire(t, l, locking.Options{}, key).Release(t.Context()); err != nil {
+	for _, key := range []string{"unused", "used", "awaited"} {
+		lease := acquire(t, l, locking.Options{}, key)
+		if key == "awaited" {
+			if _, err := l.Acquire(t.Context(), []string{key}, locking.Options{Notify: time.Hour}); !errors.Is(err, locking.ErrHeld) {
+				t.Fatal(err)
+			}
+		}
+		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.exec(t, "UPDATE railtoken.locks SET ends = clock_timestamp() - interval '2 minutes' WHERE key = 'crashed'")
 	d.exec(t, "UPDATE railtoken.locks SET ends = clock_timestamp() WHERE key = 'expired'")
-	d.exec(t, "UPDATE railtoken.locks SET ends = clock_timestamp() - interval '11 seconds' WHERE key = 'unused'")
+	d.exec(t, "UPDATE railtoken.locks SET ends = clock_timestamp() - interval '11 seconds' WHERE key IN ('unused', 'awaited')")
 	pglock.MakeCleaningDue(l)
 	if err := acquire(t, l, locking.Options{}, "other").Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -146,7 +152,7 @@ func TestRowsOfUnusedKeysAreCleaned(t *testing.T) {
 		var left string
 		err := db.QueryRowContext(t.Context(), "SELECT string_agg(DISTINCT convert_from(key, 'UTF8'), ' ' ORDER BY convert_from(key, 'UTF8')) "+
 			"FROM railtoken.locks").Scan(&left)
-		if err == nil && left == "expired held other used" {
+		if err == nil && left == "awaited expired held other used" {
 			return
 		}
 		if err != nil || time.Since(began) > quick {

@@ -46,8 +46,9 @@ type Request struct {
 	MaxHold time.Duration // the longest time for which the grant is renewed; fencing counters must outlive it
 	Label   string        // the holder's name in a HeldError; printable, and never empty
 
-	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant].Release then reports.
-	// Zero for no subscription. A Backend may ignore it; Release then always returns notify = true.
+	// Notify is how long a refused attempt subscribes to the releases of the key, of this holder and of later ones, which
+	// [Grant].Release then reports. Zero for no subscription. A Backend may ignore it; Release then always returns
+	// notify = true.
 	Notify time.Duration
 
 	// Block is how many consecutive fencing tokens to reserve for each key, 1 to 256. A Backend may ignore it: see

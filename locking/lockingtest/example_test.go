@@ -19,6 +19,8 @@ type memory struct {
 	mu     sync.Mutex
 	locks  map[string]*lock // by key; some have expired
 	tokens map[string]int64 // the last one reserved
+
+	notify map[string]time.Time // until when somebody has subscribed to the releases of a key
 }
 
 // lock is the lock of one key.
@@ -36,7 +38,6 @@ type grant struct {
 	block  int
 	label  string
 	since  time.Time
-	notify bool
 }
 
 // Acquire makes one attempt.
@@ -49,7 +50,9 @@ func (m *memory) Acquire(ctx context.Context, r backend.Request) (backend.Grant,
 	now := time.Now()
 	for _, key := range r.Keys {
 		if l := m.locks[key]; l != nil && now.Before(l.end) {
-			l.grant.notify = l.grant.notify || r.Notify > 0
+			if until := now.Add(r.Notify); r.Notify > 0 && until.After(m.notify[key]) {
+				m.notify[key] = until
+			}
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
 				Label: l.grant.label, Since: l.grant.since, Fence: l.token, Remaining: l.end.Sub(now),
 			}}
@@ -96,8 +99,9 @@ func (g *grant) Release(context.Context) (notify bool, err error) {
 		if g.owns(key) {
 			delete(g.in.locks, key)
 		}
+		notify = notify || g.in.notify[key].After(time.Now())
 	}
-	return g.notify, err
+	return notify, err
 }
 
 func (g *grant) owns(key string) bool { return g.in.locks[key] != nil && g.in.locks[key].grant == g }
@@ -113,7 +117,7 @@ func (g *grant) lost(key string) error {
 }
 
 func newMemory() *memory {
-	return &memory{locks: map[string]*lock{}, tokens: map[string]int64{}}
+	return &memory{locks: map[string]*lock{}, tokens: map[string]int64{}, notify: map[string]time.Time{}}
 }
 
 // lose ends the TTL of a lock early.

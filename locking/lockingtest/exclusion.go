@@ -174,6 +174,19 @@ func aSubscriptionReachesTheReleaser(s *suite) {
 	}
 }
 
+// The callers that have subscribed wait for the key, not for its holder: who comes between them tells them, too.
+func aSubscriptionOutlivesTheHolder(s *suite) {
+	a, b, key := s.locker(), s.locker(), s.key("order")
+	lease := s.acquire(a, locking.Options{}, key)
+	s.refused(b, locking.Options{Notify: time.Minute}, key)
+	s.release(lease)
+	next := s.acquire(a, locking.Options{}, key)
+	s.release(next)
+	if !next.ShouldNotify() {
+		s.Error("the next releaser was not told of the subscription to its key")
+	}
+}
+
 func aReleaseNotifiesWatches(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
 	watcher, ok := b.(locking.Watcher)

@@ -60,6 +60,7 @@ func Run(t *testing.T, h Harness) {
 		{"ReleaseWorksAfterTheContextHasEnded", releaseWorksAfterTheContextHasEnded},
 		{"AFailedAttemptLeavesNothing", aFailedAttemptLeavesNothing},
 		{"ASubscriptionReachesTheReleaser", aSubscriptionReachesTheReleaser},
+		{"ASubscriptionOutlivesTheHolder", aSubscriptionOutlivesTheHolder},
 		{"AReleaseNotifiesWatches", aReleaseNotifiesWatches},
 		{"BadInputIsRefused", badInputIsRefused},
 		{"RenewReportsALostLock", renewReportsALostLock},

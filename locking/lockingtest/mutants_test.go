@@ -117,6 +117,7 @@ var mutants = map[string]struct {
 	},
 	"Block is larger than what is reserved":  {"TokensGrowWhileALeaseIsHandedOff", faults{onlyOne: true}},
 	"Acquire ignores the end of its context": {"AFailedAttemptLeavesNothing", faults{deaf: true}},
+	"A subscription ends with the holder":    {"ASubscriptionOutlivesTheHolder", faults{forgets: true}},
 	"locks expire an hour late":              {"TokensGrowPastAnExpiry", faults{late: time.Hour}},
 	"locks that are lost are deleted":        {"", faults{deletes: true}},
 	"a loss is no LostError":                 {"", faults{bare: true}},
@@ -132,6 +133,7 @@ type faults struct {
 	skips   string                                  // the test that is skipped besides that of watches
 	bare    bool                                    // a loss is an error that matches ErrLost, and no more
 	deaf    bool
+	forgets bool // who takes a key ends the subscriptions to it
 	late    time.Duration
 }
 
@@ -157,6 +159,13 @@ func (f *faulty) Acquire(ctx context.Context, r backend.Request) (backend.Grant,
 	g, err := f.memory.Acquire(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if f.faults.forgets {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, key := range r.Keys {
+			delete(f.notify, key)
+		}
 	}
 	return &faultyGrant{g.(*grant), f.faults, block}, nil
 }
@@ -200,7 +209,7 @@ func (g *faultyGrant) Release(ctx context.Context) (bool, error) {
 	}
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
-	return g.notify, g.faults.release(g.grant)
+	return true, g.faults.release(g.grant)
 }
 
 // bared returns an error of a grant, as this backend reports it.
