@@ -19,7 +19,7 @@
 //     before it sends it (Conn.acknowledge). Package line answers with a script of its own, which moves the task to the
 //     retry set and adds it to the waiters of the key (Run.carryOut, park.lua).
 //  8. Woken: the release of the key moves the first waiter to the head of its queue (wake.lua, in the script of step 10 or
-//     by Engine.Wake). It is fetched next, as in step 2. Its own timer does the same, but later.
+//     by Engine.Wake). It is fetched next, as in step 2. Its own timer, which is later, moves it to the tail.
 //  9. Handled: the handler runs under the lease (run.handle), which renews itself.
 //  10. Acknowledged: the run leaves the release of the lease to the acknowledgement (run.giveBack, line.Run.Release), and
 //     asynq sends done, retry or archive. Package intake sends it in one script with the release, the wake of the next

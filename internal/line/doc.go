@@ -6,7 +6,7 @@
 //   - Runs: [Engine.Conn] makes the Redis client of an asynq server. It notes each task that the server fetches
 //     ([Engine.Run]). It answers the acknowledgement of a task for which [Run.Park] was called, so no task is parked and
 //     still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
-//     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
+//     cannot be reached until asynq's lease of 30 s has ended, the engine puts back a task that has only waited, and
 //     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
 //   - Waiters: [Engine.Park], [Engine.Wake], and the check, half a second after a wake, that the woken task has
 //     arrived. The set railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all
