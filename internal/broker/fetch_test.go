@@ -232,6 +232,13 @@ func TestATaskThatComesDuringALookGetsItsLocks(t *testing.T) {
 	f := newFetcher(t, Options{KeysIn: func(string) string { return "cold" }, Tasks: &witness{}})
 	f.look.fetched(true)
 	sent, pass := f.holdBack("exists")
+	var looks atomic.Int32
+	f.client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "exists" {
+			looks.Add(1)
+		}
+		return next(ctx, cmd)
+	}))
 	go f.ask(t.Context())
 	redistest.Receive(t, sent, patience)
 	enqueue(t, f.client, "quick", "")
@@ -244,8 +251,16 @@ func TestATaskThatComesDuringALookGetsItsLocks(t *testing.T) {
 		}
 	}
 	pass()
-	if message := redistest.Receive(t, f.came, patience); !strings.Contains(message, "quick") {
+	message := redistest.Receive(t, f.came, patience)
+	for began := time.Now(); message == "" && time.Since(began) < patience; { // a slow machine: asynq asks again
+		go f.ask(t.Context())
+		message = redistest.Receive(t, f.came, patience)
+	}
+	if !strings.Contains(message, "quick") {
 		t.Errorf("%q comes", message)
+	}
+	if n := looks.Load(); n != 1 {
+		t.Errorf("the server has looked %d times, want once", n)
 	}
 	if f.client.Exists(t.Context(), "railtoken:lock:{cold}").Val() == 0 {
 		t.Error("it has come without its lock")
