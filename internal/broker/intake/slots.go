@@ -21,12 +21,15 @@ type slots struct {
 	asked     int
 	admitting int           // that are about to get their locks
 	starved   bool          // the last fetch of asynq has got no slot, because other calls may fill it
+	finds     bool          // the last task that came was found without locks
+	brief     bool          // the last run that ended was brief
 	arrived   chan struct{} // has a value when a task has come
 }
 
 // running is a task that asynq has. Once asynq's lease on it has ended, asynq ends the run without an acknowledgement.
 type running struct {
 	run   string
+	began time.Time
 	until time.Time // when the lease ends, or a little later, by the clock that asynq goes by: the monotonic one
 }
 
@@ -48,8 +51,7 @@ const mostAsked = 128
 
 // ask reserves the free slots, least at least unless tasks wait for one, for a call with so many acknowledgements. It returns
 // the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more,
-// so tasks are taken for twice as many slots while runs are short: several end at a time, and tasks wait for a slot only
-// briefly.
+// so tasks are taken for twice as many slots while runs are brief: then tasks wait for a slot only briefly.
 func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +63,7 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 		least = 0
 	}
 	ahead := 0
-	if acks > 1 && k > 0 && leasing.Since(found[0].at) < brief {
+	if acks > 0 && s.finds && s.brief {
 		ahead = s.most
 	}
 	n = max(min(free+ahead-s.admitting-len(s.found)-s.asked, mostAsked), least)
@@ -84,6 +86,7 @@ func (s *slots) admitted(n int) {
 func (s *slots) wait(tasks []Task, leased time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.finds = true
 	at := slices.IndexFunc(s.found, func(a arrival) bool { return !a.Woken })
 	for _, t := range tasks {
 		a := arrival{t, time.Now(), leased}
@@ -103,6 +106,7 @@ func (s *slots) answered(n int, tasks []Task, leased time.Time) {
 	defer s.mu.Unlock()
 	s.asked -= n
 	for _, t := range tasks {
+		s.finds = t.found
 		s.ready = append(s.ready, arrival{t, time.Now(), leased})
 	}
 	if len(tasks) > 0 || s.starved && n > 0 { // then there may be a slot for the next fetch
@@ -149,7 +153,7 @@ func (s *slots) take(resting func(id string, now time.Time, learned bool) time.D
 		}
 		s.ready = slices.Delete(s.ready, i, i+1)
 		s.calm()
-		s.running[name{ready.Queue, ready.ID}] = running{ready.Run, now.Add(lease)}
+		s.running[name{ready.Queue, ready.ID}] = running{ready.Run, now, now.Add(lease)}
 		return ready.Task, true, 0
 	}
 	return Task{}, false, wait
@@ -192,7 +196,7 @@ func (s *slots) extend(queue string, ids []string, began time.Time) {
 	for _, id := range ids {
 		n := name{queue, id}
 		if r, ok := s.running[n]; ok && !now.After(r.until) {
-			s.running[n] = running{r.run, began.Add(lease)}
+			s.running[n] = running{r.run, r.began, began.Add(lease)}
 		}
 	}
 }
@@ -203,6 +207,7 @@ func (s *slots) end(n name) (run string, ok bool) {
 	defer s.mu.Unlock()
 	r, ok := s.running[n]
 	delete(s.running, n)
+	s.brief = ok && leasing.Since(r.began) < brief
 	return r.run, ok
 }
 

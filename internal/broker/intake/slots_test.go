@@ -110,31 +110,51 @@ func TestTasksAreAskedForAheadOfTheirLocks(t *testing.T) {
 
 func askAhead(t *testing.T) {
 	s := newSlots(8)
+	found := func(n int) []Task {
+		tasks := numbered(n)
+		for i := range tasks {
+			tasks[i].found = true
+		}
+		return tasks
+	}
+	asks := func(what string, admits, n int) {
+		t.Helper()
+		if got, more := s.ask(0, 1); len(got) != admits || more != n {
+			t.Errorf("%s, %d are admitted and %d asked for, want %d and %d", what, len(got), more, admits, n)
+		}
+		s.admitted(admits)
+		s.answered(admits+n, nil, time.Time{})
+	}
+	runs := func(d time.Duration) {
+		t.Helper()
+		task, ok, _ := s.take(restless)
+		time.Sleep(d)
+		if _, ended := s.end(name{task.Queue, task.ID}); !ok || !ended {
+			t.Fatal("no task is in memory")
+		}
+	}
 	if _, n := s.ask(1, 0); n != 8 {
 		t.Fatalf("%d are asked for at first, want 8", n)
 	}
 	s.answered(8, nil, time.Time{})
-	s.wait(numbered(8), time.Now())
-	found, n := s.ask(0, 1)
-	if len(found) != 8 || n != 0 {
-		t.Errorf("one acknowledgement admits %d and asks for %d, want 8 and none", len(found), n)
+	s.wait(found(8), time.Now())
+	if all, n := s.ask(0, 1); len(all) != 8 || n != 0 {
+		t.Errorf("before a run, %d are admitted and %d asked for, want 8 and none", len(all), n)
 	}
-	s.wait(numbered(2), time.Now())
-	if again, _ := s.ask(0, 2); len(again) != 0 {
+	s.wait(found(2), time.Now())
+	if again, _ := s.ask(0, 1); len(again) != 0 {
 		t.Errorf("%d are admitted while 8 are about to have all slots", len(again))
 	}
 	s.admitted(8)
-	s.answered(8, numbered(4), time.Now()) // the others were parked
-	if found, n = s.ask(0, 2); len(found) != 2 || n != 2+8 {
-		t.Errorf("two acknowledgements admit %d and ask for %d, want 2 and 10", len(found), n)
-	}
-	s.admitted(2)
-	s.answered(12, nil, time.Time{})
-	s.wait(numbered(1), time.Now())
-	time.Sleep(brief)
-	if found, n = s.ask(0, 2); len(found) != 1 || n != 3 {
-		t.Errorf("while handlers take long, %d are admitted and %d asked for, want 1 and 3", len(found), n)
-	}
+	s.answered(8, found(4), time.Now()) // the others were parked
+	runs(0)
+	asks("after a brief run", 2, 3+8)
+	s.wait(found(1), time.Now())
+	runs(brief)
+	asks("after a long run", 1, 5)
+	runs(0)
+	s.answered(0, numbered(1), time.Now())
+	asks("after a task that came with its locks", 0, 6)
 }
 
 // A fetch that asks for no more than has a slot hides no task from other servers. A task that was woken has a key that is free.
