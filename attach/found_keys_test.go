@@ -96,16 +96,26 @@ func TestTheFirstParkedTaskIsRecordedWithItsFoundKeys(t *testing.T) {
 func TestAWokenTaskThatIsRefusedAgainRunsOnlyIfItsKeysMayHaveChanged(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		keys middleware.KeyFunc
-		runs int64
+		keys  middleware.KeyFunc
+		apart bool // the locks are on another Redis
+		runs  int64
 	}{
-		"found":                 {middleware.FixedKey("hot"), 0},
-		"known in the run only": {byPayload, 1},
+		"found":                        {middleware.FixedKey("hot"), false, 0},
+		"known in the run only":        {byPayload, false, 1},
+		"apart, found":                 {middleware.FixedKey("hot"), true, 0},
+		"apart, known in the run only": {byPayload, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQueued(t, "hot", tt.keys, attach.Options{})
+			var opts attach.Options
+			if tt.apart {
+				opts.Locker = elsewhere(t)
+			}
+			q := newQueued(t, "hot", tt.keys, opts)
 			before := q.runs.Load()
+			if before != tt.runs {
+				t.Errorf("it has run %d times before it was parked, want %d", before, tt.runs)
+			}
 			if woken, err := q.a.Queue().Wake(t.Context(), "hot", delayqueue.WakeOptions{}); err != nil || len(woken.Tasks) != 1 {
 				t.Fatalf("%+v are woken, %v", woken, err)
 			}

@@ -51,6 +51,7 @@ func LockOn(on *taskrun.Server, opts Options) (asynq.MiddlewareFunc, error) {
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	l.early = taskrun.IsKnownEarly(opts.Key)
 	l.colocated = l.engine().Colocates(locks.Colocated(opts.Locker))
+	l.apart = l.Queue != nil && !l.engine().HasColocated()
 	l.reported().CountSlots(l.SlotBudget.inUse)
 	return func(next asynq.Handler) asynq.Handler {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -34,7 +35,8 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	}
 	var turn <-chan *locking.Lease
 	var leave func()
-	follows := l.mayFollow(l.meanHold()) && (held.Holder.Since.IsZero() || time.Since(held.Holder.Since) <= longHold)
+	// The script leaves only tasks that are first in line. Elsewhere, only a task that was woken is known to be.
+	follows := (l.colocated || f.Woken) && l.mayFollow(l.meanHold()) && (held.Holder.Since.IsZero() || time.Since(held.Holder.Since) <= longHold)
 	if follows {
 		turn, leave, follows = locks.Succeed(l.Locker, r.keys, r.options())
 	}
@@ -42,14 +44,19 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 		return false
 	}
 	d := requeue.Decide(r.facts(r.firstAt, held))
-	ctx := context.Background()
+	tell := sync.OnceFunc(func() {
+		r.observeTimer(context.Background())
+		r.observeRefusal(context.Background(), held)
+	})
 	active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) {
-		r.observeTimer(ctx)
-		r.observeRefusal(ctx, held)
-		r.parked(ctx, held, p)
+		tell()
+		r.parked(context.Background(), held, p)
 	})
 	if follows {
-		active.Follow(func(ctx context.Context) line.Held { return r.follow(ctx, held, turn, leave) })
+		active.Follow(func(ctx context.Context) colocated.Held {
+			tell()
+			return r.follow(ctx, turn, leave)
+		})
 	}
 	return true
 }
@@ -70,7 +77,7 @@ func (l *lock) mayFollow(hold time.Duration) bool {
 }
 
 // follow waits for the lease of the holder whose successor the task is.
-func (r *run) follow(ctx context.Context, held *locking.HeldError, turn <-chan *locking.Lease, leave func()) line.Held {
+func (r *run) follow(ctx context.Context, turn <-chan *locking.Lease, leave func()) colocated.Held {
 	timer := time.NewTimer(followMost)
 	defer timer.Stop()
 	var lease *locking.Lease
@@ -88,9 +95,24 @@ func (r *run) follow(ctx context.Context, held *locking.HeldError, turn <-chan *
 	if lease == nil {
 		return nil
 	}
-	r.observeTimer(ctx)
-	r.observeRefusal(ctx, held)
 	return adopted{lease, r.lock, r.firstAt, time.Now()}
+}
+
+// LockFetched makes one attempt to lock the keys of a task before its run. A Locker of users that panics does so in the run.
+func (l *lock) LockFetched(ctx context.Context, t line.Task, kind string, keys []string) (held colocated.Held, refused *colocated.Refused) {
+	defer func() {
+		if recover() != nil {
+			held, refused = nil, nil
+		}
+	}()
+	lease, err := l.Locker.Acquire(ctx, keys, l.optionsOf(kind, t))
+	if err == nil {
+		return adopted{Lease: lease, by: l}, nil
+	}
+	if _, ok := errors.AsType[*locking.HeldError](err); ok {
+		return nil, &colocated.Refused{Keys: keys, Held: err}
+	}
+	return nil, nil
 }
 
 // parksFetched returns the strategy if tasks may be parked without a run.

@@ -27,6 +27,7 @@ type lock struct {
 	SlotBudget *slotBudget     // of the server
 	watcher    locking.Watcher // nil if the locker does not notify of releases
 	colocated  bool            // the locks can be taken and released with the tasks
+	apart      bool            // the locks are never taken and released with the tasks
 	early      bool            // the keys of a task are known before its run
 	backend    string          // of the locker, for the observer
 	toQueue    string          // the queue in which tasks wait; "" for their own queue
@@ -50,9 +51,14 @@ func (l *lock) reported() *holdings.Set {
 	return l.engine().Held()
 }
 
-// learns reports whether tasks may come with their locks. The limit on age needs the task's position, which only its run
-// finds out.
-func (l *lock) learns() bool { return l.order != StrictFIFO || l.maxAge == 0 }
+// learns reports whether tasks may come with their locks. In order, a lock that is elsewhere must not be taken before the run
+// knows the task's position, and a limit on age needs that, too.
+func (l *lock) learns() bool {
+	if !l.colocated {
+		return l.order == BestEffort && l.apart
+	}
+	return l.order != StrictFIFO || l.maxAge == 0
+}
 
 // meanHold returns how long handlers of this middleware take on average; zero while unknown.
 func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }

@@ -67,7 +67,7 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease, r.took = lease, since(began)
-	if err == nil && r.colocated && r.learns() {
+	if err == nil && r.learns() {
 		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL), r.lock)
 	}
 	return lease, err
@@ -113,15 +113,23 @@ type adopted struct {
 
 // Release ends the lease, and returns its release.
 func (a adopted) Release(freed func(keys []string)) *colocated.Release {
-	return locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
+	if r := locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
 		if o.Notify {
 			freed(a.Keys())
 		}
+	}); r != nil {
+		return r
+	}
+	return colocated.NewRelease(nil, "", nil, func(ctx context.Context, _ bool) (o colocated.Outcome, err error) {
+		if err = a.Lease.Release(ctx); a.ShouldNotify() && !a.HandedOff() {
+			freed(a.Keys())
+		}
+		return o, err
 	})
 }
 
 // Adopt makes a lease of the locks that a task was taken with.
-func (l *lock) Adopt(t line.Task, kind string, taken *colocated.Taken) line.Held {
+func (l *lock) Adopt(t line.Task, kind string, taken *colocated.Taken) colocated.Held {
 	if !l.colocated || l.order.recorded() != taken.Order {
 		return nil
 	}

@@ -85,7 +85,10 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		unasked := c.resent.remove(a.Queue, a.ID)
 		if c.tasks != nil && (text == "" || unasked) {
 			if end.Release == nil {
-				end.Release, lost = c.tasks.Release(a)
+				if end.Release, lost = c.tasks.Release(a); end.Release != nil && !end.Release.Scripted() {
+					end.Release.Run(ctx, false)
+					end.Release = nil
+				}
 			}
 			var answered bool
 			var err error

@@ -39,6 +39,8 @@ func (w *witness) Park(_ Fetched, parked func(), deliver func() bool) bool {
 	return w.park != nil && w.park(parked, deliver)
 }
 
+func (*witness) Lock(all []Fetched, _ func(Fetched)) []Fetched { return all }
+
 func (*witness) Left(Fetched) *colocated.Release { return nil }
 
 func (*witness) Release(Acknowledgement) (*colocated.Release, func()) {

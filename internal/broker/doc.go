@@ -7,7 +7,8 @@
 //     script (Intake.Fetch, fetch.lua), and keeps them in memory until asynq asks for the next one (Intake.Take). asynq's call
 //     ends with the first task that comes into memory, whatever has brought it.
 //  3. Locked: the same script takes the locks of the recorded keys, if they are on this Redis (grant.lua). Keys that are found
-//     in the tasks are locked by the next fetch (Intake.find, fetch.admitted).
+//     in the tasks are locked by the next fetch (Intake.find, fetch.admitted). If the locks are elsewhere, the Locker is asked
+//     before asynq has the task (Intake.lock, lock.LockFetched).
 //  4. Refused at the fetch, as the first: if a key is held and nobody is parked on it, package middleware may have the task
 //     wait in memory for the lease of a task of this server (Gate.succeed), or park it without a run, by a call of its own
 //     (lock.ParkFetched).

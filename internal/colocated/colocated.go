@@ -43,6 +43,13 @@ type Taken struct {
 	Locks Locks
 }
 
+// Held is a lease that a task has before its handler runs.
+type Held interface {
+	// Release ends the lease, and returns its release, nil if that is done. freed is called with the keys once they are
+	// released, if another caller waits for one of them.
+	Release(freed func(keys []string)) *Release
+}
+
 // Refused says that a script has found a lock of a task held.
 type Refused struct {
 	Keys []string // business keys, as they were recorded

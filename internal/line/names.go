@@ -46,3 +46,15 @@ func encoded(all []string) string {
 	}
 	return strings.Join(parts, " ")
 }
+
+// decoded returns keys that were encoded; none if they are not ours.
+func decoded(all string) (keys []string) {
+	for one := range strings.FieldsSeq(all) {
+		key, ok := rediswire.Decode(one)
+		if !ok {
+			return nil
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}

@@ -44,7 +44,11 @@ func (h *holds) ParkFetched(r *line.Run, _ line.Refused) bool {
 	return h.park
 }
 
-func (*holds) Adopt(line.Task, string, *colocated.Taken) line.Held { return nil }
+func (*holds) Adopt(line.Task, string, *colocated.Taken) colocated.Held { return nil }
+
+func (*holds) LockFetched(context.Context, line.Task, string, []string) (colocated.Held, *colocated.Refused) {
+	return nil, nil
+}
 
 func (h *holds) Parked(_ line.Refused, places []line.Parked) {
 	h.calls <- len(places)

@@ -1,6 +1,8 @@
 package line
 
 import (
+	"context"
+
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/colocated"
@@ -24,7 +26,10 @@ type Parker interface {
 	// ParkFetched calls [Run.Park], and perhaps [Run.Follow], and returns true, or leaves the task to its handler.
 	ParkFetched(r *Run, f Refused) bool
 	// Adopt makes a lease of the locks that a task was taken with; nil if its run has to see what they are good for.
-	Adopt(t Task, kind string, taken *colocated.Taken) Held
+	Adopt(t Task, kind string, taken *colocated.Taken) colocated.Held
+	// LockFetched makes one attempt to lock the keys of a task whose locks are not on its Redis. It returns a lease or who has refused
+	// it; neither after any other error, which its run will meet, too.
+	LockFetched(ctx context.Context, t Task, kind string, keys []string) (colocated.Held, *colocated.Refused)
 	// Wait says which tasks the script that fetches them parks without asking, and how.
 	Wait() colocated.Wait
 	// Keys returns a function that returns the keys of a task before its run, none if the run has to say; nil if they are
@@ -40,7 +45,11 @@ type noParker struct{}
 
 func (noParker) ParkFetched(*Run, Refused) bool { return false }
 
-func (noParker) Adopt(Task, string, *colocated.Taken) Held { return nil }
+func (noParker) Adopt(Task, string, *colocated.Taken) colocated.Held { return nil }
+
+func (noParker) LockFetched(context.Context, Task, string, []string) (colocated.Held, *colocated.Refused) {
+	return nil, nil
+}
 
 func (noParker) Wait() (none colocated.Wait) { return none }
 

@@ -35,7 +35,7 @@ type Run struct {
 	inBackground bool      // it is parked in the background
 	back         sync.Once // what has become of that is noted
 	putBack      bool
-	held         Held               // a lease of its keys, until its handler claims it
+	held         colocated.Held     // a lease of its keys, until its handler claims it
 	taken        *colocated.Taken   // locks that came with the task, of which nobody has made a lease yet
 	release      *colocated.Release // of the locks, until the acknowledgement or the timer takes it
 }
@@ -49,7 +49,7 @@ type parking struct {
 	over   func() // is called when a park in the background has ended; may be nil
 	// follow, when not nil, waits in memory for a lease of the keys. It returns nil if there is none, or ctx ends: then the task
 	// is parked.
-	follow  func(ctx context.Context) Held
+	follow  func(ctx context.Context) colocated.Held
 	deliver func() bool // gives the task to asynq
 }
 
@@ -129,7 +129,7 @@ func (r *Run) Park(key string, opts ParkOptions, parked func(Parked)) {
 }
 
 // Follow has a task that is parked without a run wait in memory first.
-func (r *Run) Follow(follow func(ctx context.Context) Held) {
+func (r *Run) Follow(follow func(ctx context.Context) colocated.Held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parking.follow = follow
@@ -181,6 +181,7 @@ type tasks Engine
 // Fetched notes the run of a task. If it has come with its locks, they are a lease of this process from now on.
 func (e *tasks) Fetched(f broker.Fetched) {
 	r := e.runOf(f)
+	r.held = f.Held
 	if f.Taken != nil {
 		kind := textOf(f.Message, typeField)
 		if parker := e.parkers.of(kind); parker != nil {

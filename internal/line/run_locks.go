@@ -21,12 +21,16 @@ func (e *Engine) Colocates(locks colocated.Locks) bool {
 	return e != nil && e.locks != nil && e.locks == locks
 }
 
+// HasColocated reports whether locks are taken and released with the tasks.
+func (e *Engine) HasColocated() bool { return e.locks != nil }
+
 // Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
-// other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free, and
-// otherwise the Parker decides about them. Tasks without a record count if the Parker knows their keys.
+// other tasks wait for them. From then on such tasks are locked before asynq has them: as they are fetched if the locks
+// are on their Redis, and else by the Parker. If the locks are not free, the Parker decides about them. Tasks without a
+// record count if the Parker knows their keys.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker) {
 	switch {
-	case r == nil || r.queue.locks == nil:
+	case r == nil:
 	case r.recorded == "" && parker.Keys() == nil:
 	case r.recorded == "", r.recorded == encoded(keys):
 		wait := r.queue.parkers.learn(kind, parker).Wait()
@@ -37,16 +41,9 @@ func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker
 	}
 }
 
-// Held is a lease that a task has before its handler runs.
-type Held interface {
-	// Release ends the lease, and returns its release, nil if that is done. freed is called with the keys once they are
-	// released, if another caller waits for one of them.
-	Release(freed func(keys []string)) *colocated.Release
-}
-
 // Claim returns the lease of the task, or else the locks that were taken with it, and leaves them to the caller; nil if there
 // are none.
-func (r *Run) Claim() (Held, *colocated.Taken) {
+func (r *Run) Claim() (colocated.Held, *colocated.Taken) {
 	if r == nil {
 		return nil, nil
 	}
@@ -58,7 +55,7 @@ func (r *Run) Claim() (Held, *colocated.Taken) {
 }
 
 // Reject releases locks that were taken with the task and are of no use to its handler: a lease, or else those taken.
-func (r *Run) Reject(ctx context.Context, held Held, taken *colocated.Taken) {
+func (r *Run) Reject(ctx context.Context, held colocated.Held, taken *colocated.Taken) {
 	var release *colocated.Release
 	if held != nil {
 		release = held.Release(r.queue.freed)

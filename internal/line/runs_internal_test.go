@@ -88,8 +88,12 @@ func (parksAll) ParkFetched(r *Run, _ Refused) bool {
 	return true
 }
 
-func (parksAll) Keys() func(*asynq.Task) []string          { return nil }
-func (parksAll) Adopt(Task, string, *colocated.Taken) Held { return nil }
+func (parksAll) Keys() func(*asynq.Task) []string                    { return nil }
+func (parksAll) Adopt(Task, string, *colocated.Taken) colocated.Held { return nil }
+
+func (parksAll) LockFetched(context.Context, Task, string, []string) (colocated.Held, *colocated.Refused) {
+	return nil, nil
+}
 
 func (parksAll) Wait() (none colocated.Wait) { return none }
 func (parksAll) Parked(Refused, []Parked)    {}

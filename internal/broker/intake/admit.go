@@ -1,6 +1,9 @@
 package intake
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // find notes the keys of tasks that have come without any, and returns these tasks apart from the others. It calls
 // functions of users, which may end their goroutine: what they leave is for the run.
@@ -30,6 +33,29 @@ func (in *Intake) find(f *fetch, tasks []Task) (found, others []Task) {
 		}
 	}
 	return found, others
+}
+
+// lock has tasks wait in memory while Tasks locks their keys. It returns the others, and how many of them wait.
+func (in *Intake) lock(tasks []Task, leased time.Time) (others []Task, n int) {
+	if in.tasks == nil || in.isStopping() || len(tasks) == 0 {
+		return tasks, 0
+	}
+	counted := make(chan struct{})
+	others = in.tasks.Lock(tasks, func(t Task) {
+		defer in.end()
+		<-counted
+		in.slots.admitted(1)
+		if in.came(1, []Task{t}, leased) {
+			in.slots.arrive() // there is a slot for another one
+		}
+	})
+	n = len(tasks) - len(others)
+	for range n {
+		in.begin(true)
+	}
+	in.slots.admit(n)
+	close(counted)
+	return others, n
 }
 
 // mostGranted is more than the tasks of a call: those that are admitted have numbers beyond it.

@@ -8,6 +8,8 @@
 // active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of a second
 // is put back at the head of its queue.
 //
+// Where the locks are not on the Redis of the tasks, [Tasks] may lock the keys of all tasks of a fetch before asynq gets them.
+//
 // Where the locks are on the Redis of the tasks, the fetch also takes the locks of a task whose keys are recorded. The
 // next fetch takes those of a task whose keys [Options].KeysIn finds; until then the task waits in memory. The
 // acknowledgement releases them, and wakes the next tasks that are parked on their keys: see package colocated. If

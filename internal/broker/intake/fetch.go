@@ -72,8 +72,9 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 		f.in.slots.wait(found, f.sent)
 		f.in.watch()
 	}
-	more = f.in.came(f.most, others, f.sent) // with the tasks that were woken
-	return f.admitted(answers) || more || g.more || len(found) > 0, err
+	others, n := f.in.lock(others, f.sent)
+	more = f.in.came(f.most-n, others, f.sent) // with the tasks that were woken
+	return f.admitted(answers) || more || g.more || len(found)+n > 0, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.

@@ -61,7 +61,7 @@ func (in *Intake) parks(t Task, leased time.Time) bool {
 		in.tasks.Park(t, in.parked, func() bool { return in.deliver(t, leased) })
 }
 
-// left ends the run of a task that goes back, and returns the release of its locks.
+// left ends the run of a task that goes back, and returns the release of its locks. It releases those itself that no script can.
 func (in *Intake) left(t Task) (locks *colocated.Release) {
 	switch {
 	case in.tasks != nil:
@@ -69,7 +69,11 @@ func (in *Intake) left(t Task) (locks *colocated.Release) {
 	case t.Taken != nil:
 		locks = t.Taken.Release(nil)
 	}
-	if locks == nil || locks.Kept {
+	switch {
+	case locks == nil || locks.Kept:
+		return &colocated.Release{}
+	case !locks.Scripted():
+		locks.Run(context.Background(), false)
 		return &colocated.Release{}
 	}
 	return locks
@@ -146,7 +150,7 @@ func (in *Intake) giveBack(tasks []Task) {
 			}
 			if err == nil {
 				locks.Answered(colocated.Outcome{Notify: reply != int64(0)})
-			} else if locks.Owner != "" {
+			} else if locks.Scripted() {
 				locks.Run(ctx, true)
 			}
 		}

@@ -36,7 +36,7 @@ const (
 	lease = 30 * time.Second
 	// unclaimed is how long a task may lie in memory.
 	unclaimed = 100 * time.Millisecond
-	// brief is how long a task waits for a slot at most if others are to be fetched ahead.
+	// brief is how long a run takes at most during which others are fetched ahead.
 	brief = unclaimed / 5
 	// lateCall is how long a call that was recalled may still arrive.
 	lateCall = time.Minute
@@ -72,6 +72,8 @@ type Task struct {
 	Taken    *colocated.Taken
 	Refused  *colocated.Refused
 	found    bool // Recorded was found in the message
+	// Held is the lease of a task that Tasks has locked.
+	Held colocated.Held
 }
 
 // Options configures an [Intake].
@@ -100,6 +102,9 @@ type Options struct {
 
 // Tasks learns of the tasks that an Intake has taken.
 type Tasks interface {
+	// Lock has the keys of tasks locked that were taken without, if their locks are elsewhere. It calls locked for each of these
+	// tasks later, with Held or Refused, or neither if its run is to try. It returns the others.
+	Lock(all []Task, locked func(Task)) (others []Task)
 	// Fetched is called for each task that asynq is to have, once it was taken.
 	Fetched(t Task)
 	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once

@@ -26,6 +26,8 @@ type noTasks struct{ fetched atomic.Int64 }
 
 func (n *noTasks) Fetched(broker.Fetched) { n.fetched.Add(1) }
 
+func (*noTasks) Lock(all []broker.Fetched, _ func(broker.Fetched)) []broker.Fetched { return all }
+
 func (*noTasks) Park(broker.Fetched, func(), func() bool) bool { return false }
 
 func (*noTasks) Left(broker.Fetched) *colocated.Release { return nil }
@@ -65,6 +67,17 @@ func serve(t *testing.T, client redis.UniversalClient, cfg asynq.Config, opts br
 	stop := sync.OnceFunc(s.Shutdown)
 	t.Cleanup(stop)
 	return s
+}
+
+// receive returns the next value of a channel.
+func receive[T any](t *testing.T, values <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-values:
+	case <-time.After(patience):
+		t.Fatalf("nothing came within %v", patience)
+	}
+	return value
 }
 
 // eventually waits until a condition holds.

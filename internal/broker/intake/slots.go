@@ -74,6 +74,9 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	return found, n
 }
 
+// admit counts tasks that were asked for as being admitted.
+func (s *slots) admit(n int) { s.admitted(-n) }
+
 // admitted counts tasks that have got their locks, or are to be parked, as others that were asked for.
 func (s *slots) admitted(n int) {
 	s.mu.Lock()

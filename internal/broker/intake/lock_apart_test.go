@@ -1,0 +1,99 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+// lockingTasks locks the keys of tasks apart, when the test says so.
+type lockingTasks struct {
+	noTasks
+
+	began    chan func(held colocated.Held) // one for each task
+	released chan string                    // the IDs of tasks whose leases were released
+}
+
+func newLockingTasks() *lockingTasks {
+	return &lockingTasks{began: make(chan func(colocated.Held), 16), released: make(chan string, 16)}
+}
+
+func (l *lockingTasks) Lock(all []intake.Task, locked func(intake.Task)) []intake.Task {
+	for _, t := range all {
+		l.began <- func(held colocated.Held) {
+			t.Held = held
+			locked(t)
+		}
+	}
+	return nil
+}
+
+// Left returns a release that no script can carry out.
+func (l *lockingTasks) Left(t intake.Task) *colocated.Release {
+	return colocated.NewRelease(nil, "", nil, func(context.Context, bool) (o colocated.Outcome, err error) {
+		l.released <- t.ID
+		return o, nil
+	})
+}
+
+// lease stands for a lease.
+type lease struct{}
+
+func (lease) Release(func([]string)) *colocated.Release { return nil }
+
+func TestATaskKeepsItsSlotWhileItsKeysAreLocked(t *testing.T) {
+	t.Parallel()
+	admin := redistest.Start(t).Client(t)
+	enqueue(t, admin, "default", 3)
+	tasks := newLockingTasks()
+	in := intake.New(admin, intake.Options{Slots: 2, Tasks: tasks})
+	if more, err := in.Fetch(t.Context(), "default"); !more || err != nil {
+		t.Fatalf("%t, %v", more, err)
+	}
+	first, second := receive(t, tasks.began), receive(t, tasks.began)
+	if got, ok := in.Take(); ok {
+		t.Fatalf("asynq gets %+v before its keys are locked", got)
+	}
+	if _, err := in.Fetch(t.Context(), "default"); !errors.Is(err, redis.Nil) || len(tasks.began) > 0 {
+		t.Fatalf("more tasks than slots are fetched: %v", err)
+	}
+	first(lease{})
+	receive(t, in.Arrived())
+	if got, ok := in.Take(); !ok || got.Held == nil {
+		t.Errorf("asynq gets %+v, %t; want a task with its lease", got, ok)
+	}
+	second(nil)
+	receive(t, in.Arrived())
+	if got, ok := in.Take(); !ok || got.Held != nil {
+		t.Errorf("asynq gets %+v, %t; want a task whose run locks its keys", got, ok)
+	}
+}
+
+// The server ends while keys are being locked: their lease ends, and the task goes back.
+func TestATaskWhoseKeysAreLockedGoesBackAtTheEnd(t *testing.T) {
+	t.Parallel()
+	admin := redistest.Start(t).Client(t)
+	enqueue(t, admin, "default", 1)
+	tasks := newLockingTasks()
+	in := intake.New(admin, intake.Options{Slots: 1, Tasks: tasks})
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	locked, drained := receive(t, tasks.began), make(chan struct{})
+	go func() {
+		defer close(drained)
+		in.Drain(t.Context())
+	}()
+	locked(lease{})
+	<-drained
+	if id := receive(t, tasks.released); id != "default0" {
+		t.Errorf("the lease of %s is released", id)
+	}
+	eventually(t, "the task is pending", func() bool { return admin.LLen(t.Context(), "asynq:{default}:pending").Val() == 1 })
+}
