@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -99,3 +100,89 @@ func TestALockerThatBreaksBeforeARunIsTriedInIt(t *testing.T) {
 
 // brokenOff are ways in which a user's code does not return.
 var brokenOff = map[string]func(){"panics": func() { panic("it is broken") }, "ends its goroutine": runtime.Goexit}
+
+// long are options with a TTL that no test waits for: it is longer than limit.
+func long(locker locking.Locker) attach.Options {
+	return attach.Options{Locker: locker, TTL: 50 * time.Second}
+}
+
+// heldBack is a Locker that lets an attempt for the key "late" pass only once it is told to.
+type heldBack struct {
+	locking.Locker
+
+	asked, pass chan struct{}
+}
+
+func (h *heldBack) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	if keys[0] == "late" {
+		close(h.asked)
+		<-h.pass
+	}
+	return h.Locker.Acquire(ctx, keys, opts)
+}
+
+// wantFree waits until a key is free.
+func (r *rig) wantFree(l locking.Locker, key string) {
+	r.Helper()
+	r.until(key+" is free", func() bool {
+		lease, err := l.Acquire(r.Context(), []string{key}, locking.Options{})
+		return err == nil && lease.Release(r.Context()) == nil
+	})
+}
+
+// The server stops while the key of a task is locked before its run. The task goes back, and its lease ends.
+func TestALeaseElsewhereEndsWhenItsTaskGoesBack(t *testing.T) {
+	t.Parallel()
+	r, single, stopped := newRig(t), elsewhere(t), make(chan struct{})
+	locker := &heldBack{single, make(chan struct{}), make(chan struct{})}
+	a := r.attach(asynq.Config{Concurrency: 1, LogLevel: asynq.DebugLevel, Logger: stopLog{stopped}}, long(locker))
+	done := make(chan struct{}, 1)
+	server := r.serve(a.Client(), a.Config(), a.Lock(byText)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		done <- struct{}{}
+		return nil
+	})))
+	r.enqueue(text("first")) // its run shows its keys
+	receive(t, done)
+	late := r.enqueue(text("late"))
+	receive(t, locker.asked)
+	server.Stop()
+	receive(t, stopped)
+	close(locker.pass)
+	r.settled(late, asynq.TaskStatePending)
+	r.wantFree(single, "late")
+}
+
+// stopLog tells when asynq's processor has stopped.
+type stopLog struct{ stopped chan struct{} }
+
+func (l stopLog) Debug(args ...any) {
+	if fmt.Sprint(args...) == "Processor done" {
+		close(l.stopped)
+	}
+}
+
+func (stopLog) Info(...any)  {}
+func (stopLog) Warn(...any)  {}
+func (stopLog) Error(...any) {}
+func (stopLog) Fatal(...any) {}
+
+// A middleware in front of the lock ends the run of a task that has come with its lease.
+func TestALeaseElsewhereEndsWithARunThatDoesNotTakeIt(t *testing.T) {
+	t.Parallel()
+	r, single, done := newRig(t), elsewhere(t), make(chan struct{}, 2)
+	a := r.attach(asynq.Config{Concurrency: 1}, long(single))
+	locked := a.Lock(byText)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		done <- struct{}{}
+		return nil
+	}))
+	r.serve(a.Client(), a.Config(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		if string(task.Payload()) == text("skipped") {
+			return nil
+		}
+		return locked.ProcessTask(ctx, task)
+	}))
+	r.enqueue(text("first"))
+	receive(t, done)
+	r.settled(r.enqueue(text("skipped"), asynq.Retention(time.Hour)), asynq.TaskStateCompleted)
+	r.wantFree(single, "skipped")
+}

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -44,19 +43,14 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 		return false
 	}
 	d := requeue.Decide(r.facts(r.firstAt, held))
-	tell := sync.OnceFunc(func() {
-		r.observeTimer(context.Background())
-		r.observeRefusal(context.Background(), held)
-	})
+	ctx := context.Background()
 	active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) {
-		tell()
-		r.parked(context.Background(), held, p)
+		r.observeTimer(ctx)
+		r.observeRefusal(ctx, held)
+		r.parked(ctx, held, p)
 	})
 	if follows {
-		active.Follow(func(ctx context.Context) colocated.Held {
-			tell()
-			return r.follow(ctx, turn, leave)
-		})
+		active.Follow(func(ctx context.Context) colocated.Held { return r.follow(ctx, held, turn, leave) })
 	}
 	return true
 }
@@ -77,7 +71,7 @@ func (l *lock) mayFollow(hold time.Duration) bool {
 }
 
 // follow waits for the lease of the holder whose successor the task is.
-func (r *run) follow(ctx context.Context, turn <-chan *locking.Lease, leave func()) colocated.Held {
+func (r *run) follow(ctx context.Context, held *locking.HeldError, turn <-chan *locking.Lease, leave func()) colocated.Held {
 	timer := time.NewTimer(followMost)
 	defer timer.Stop()
 	var lease *locking.Lease
@@ -95,6 +89,8 @@ func (r *run) follow(ctx context.Context, turn <-chan *locking.Lease, leave func
 	if lease == nil {
 		return nil
 	}
+	r.observeTimer(ctx)
+	r.observeRefusal(ctx, held)
 	return adopted{lease, r.lock, r.firstAt, time.Now()}
 }
 

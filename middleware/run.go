@@ -52,10 +52,12 @@ func (l *lock) reported() *holdings.Set {
 }
 
 // learns reports whether tasks may come with their locks. In order, a lock that is elsewhere must not be taken before the run
-// knows the task's position, and a limit on age needs that, too.
+// knows the task's position, and a limit on age needs that, too. A lock elsewhere is taken before the run only if a refusal is
+// not left to the run, which would ask once more.
 func (l *lock) learns() bool {
 	if !l.colocated {
-		return l.order == BestEffort && l.apart
+		_, parks := l.parksFetched()
+		return l.apart && parks && l.order == BestEffort
 	}
 	return l.order != StrictFIFO || l.maxAge == 0
 }

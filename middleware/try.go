@@ -113,12 +113,12 @@ type adopted struct {
 
 // Release ends the lease, and returns its release.
 func (a adopted) Release(freed func(keys []string)) *colocated.Release {
-	if r := locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
-		if o.Notify {
-			freed(a.Keys())
-		}
-	}); r != nil {
-		return r
+	if a.by.colocated {
+		return locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
+			if o.Notify {
+				freed(a.Keys())
+			}
+		})
 	}
 	return colocated.NewRelease(nil, "", nil, func(ctx context.Context, _ bool) (o colocated.Outcome, err error) {
 		if err = a.Lease.Release(ctx); a.ShouldNotify() && !a.HandedOff() {

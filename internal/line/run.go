@@ -198,6 +198,9 @@ func (e *tasks) Fetched(f broker.Fetched) {
 func (e *tasks) Left(f broker.Fetched) *colocated.Release {
 	r := e.runs.of(Task{Queue: f.Queue, ID: f.ID})
 	if r == nil || r.nonce != f.Run {
+		if f.Held != nil {
+			return f.Held.Release((*Engine)(e).freed)
+		}
 		return nil
 	}
 	e.runs.drop(r)

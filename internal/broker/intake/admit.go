@@ -3,6 +3,8 @@ package intake
 import (
 	"slices"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leasing"
 )
 
 // find notes the keys of tasks that have come without any, and returns these tasks apart from the others. It calls
@@ -45,6 +47,11 @@ func (in *Intake) lock(tasks []Task, leased time.Time) (others []Task, n int) {
 		defer in.end()
 		<-counted
 		in.slots.admitted(1)
+		if leasing.Since(leased) > stale { // asynq may have recovered it
+			in.slots.answered(1, nil, time.Time{})
+			in.giveBack([]Task{t})
+			return
+		}
 		if in.came(1, []Task{t}, leased) {
 			in.slots.arrive() // there is a slot for another one
 		}

@@ -61,7 +61,7 @@ func (in *Intake) parks(t Task, leased time.Time) bool {
 		in.tasks.Park(t, in.parked, func() bool { return in.deliver(t, leased) })
 }
 
-// left ends the run of a task that goes back, and returns the release of its locks. It releases those itself that no script can.
+// left ends the run of a task that goes back, and returns the release of its locks. It has those released that no script can.
 func (in *Intake) left(t Task) (locks *colocated.Release) {
 	switch {
 	case in.tasks != nil:
@@ -73,7 +73,11 @@ func (in *Intake) left(t Task) (locks *colocated.Release) {
 	case locks == nil || locks.Kept:
 		return &colocated.Release{}
 	case !locks.Scripted():
-		locks.Run(context.Background(), false)
+		apart := locks
+		run := func(ctx context.Context) { apart.Run(ctx, false) }
+		if !in.spawn(repeatLimit, run) {
+			go run(context.Background())
+		}
 		return &colocated.Release{}
 	}
 	return locks
@@ -150,7 +154,7 @@ func (in *Intake) giveBack(tasks []Task) {
 			}
 			if err == nil {
 				locks.Answered(colocated.Outcome{Notify: reply != int64(0)})
-			} else if locks.Scripted() {
+			} else if locks.Owner != "" {
 				locks.Run(ctx, true)
 			}
 		}

@@ -51,7 +51,7 @@ const mostAsked = 128
 
 // ask reserves the free slots, least at least unless tasks wait for one, for a call with so many acknowledgements. It returns
 // the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more,
-// so tasks are taken for twice as many slots while runs are brief: then tasks wait for a slot only briefly.
+// so while runs are brief, tasks are taken for more slots than are free: they wait for one only briefly.
 func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	}
 	ahead := 0
 	if acks > 0 && s.finds && s.brief {
-		ahead = s.most
+		ahead = min(2*free, s.most)
 	}
 	n = max(min(free+ahead-s.admitting-len(s.found)-s.asked, mostAsked), least)
 	s.asked += n
