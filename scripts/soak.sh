@@ -4,6 +4,7 @@
 # SEED (1). FLEET is a test binary of an earlier version, which every other worker runs. MODES (killed) is a pattern of soaks:
 #   recorded       the keys of the tasks are recorded, so that locks are fetched with them
 #   mixed          the same beside workers that take locks by calls of their own
+#   apart          all workers take locks by calls of their own, as if these were on other servers
 #   FIFO, StrictFIFO   the tasks of each key run in the order in which they were enqueued
 #   unknown-fetch, unknown-acks   with an asynq whose scripts are not known
 #   without-keys, without-keys-in-order, without-waiters   while keys are removed; these take up to ten minutes more

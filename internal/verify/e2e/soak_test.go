@@ -47,14 +47,15 @@ type soakMode struct {
 	removed []string // patterns of railtoken's keys that are removed at random moments
 	unsafe  bool     // locks are among them, so that two tasks may meet, of which fencing lets one write
 	order   middleware.Order
-	// recorded says that the producer records the keys, so that tasks are fetched with their locks, and mixed that one
-	// worker in two takes the locks by itself.
-	recorded, mixed bool
+	// recorded says that the producer records the keys, so that tasks are fetched with their locks, apart that the workers take
+	// the locks by calls of their own, as if they were elsewhere, and mixed that one worker in two does.
+	recorded, apart, mixed bool
 }
 
 var soakModes = map[string]soakMode{
 	"killed":                {share: 1},
 	"recorded":              {share: 2, recorded: true},
+	"apart":                 {share: 2, apart: true},
 	"mixed":                 {share: 2, recorded: true, mixed: true},
 	"unknown-fetch":         {most: 100, share: 1, changed: "fetch"},
 	"unknown-acks":          {most: 100, share: 1, changed: "acks"},
@@ -235,7 +236,7 @@ func (s *soak) start() *child {
 	s.Helper()
 	changed := s.changed
 	s.started++
-	if s.mixed && s.started%2 == 0 {
+	if s.apart || s.mixed && s.started%2 == 0 {
 		changed = plainLocks
 	}
 	env := []string{
