@@ -104,9 +104,21 @@ func (s *soak) run(random *rand.Rand) {
 	hottest := s.enqueue(random)
 	s.Logf("%d tasks on %d keys, %d of them on one, enqueued in %v", s.tasks, *soakKeys, hottest, time.Since(began).Round(time.Millisecond))
 
-	began = time.Now()
+	// No task runs before all workers do, or the first worker on a slow machine might do all of them.
+	inspect := asynq.NewInspectorFromRedisClient(s.client)
+	for _, queue := range s.queues {
+		if err := inspect.PauseQueue(queue); err != nil {
+			s.Fatal(err)
+		}
+	}
 	for range soakProcesses {
 		s.workers = append(s.workers, s.start())
+	}
+	began = time.Now()
+	for _, queue := range s.queues {
+		if err := inspect.UnpauseQueue(queue); err != nil {
+			s.Fatal(err)
+		}
 	}
 	end := s.remove(rand.New(rand.NewPCG(*soakSeed, 1)))
 	kills := s.kill(random)
