@@ -69,17 +69,6 @@ func serve(t *testing.T, client redis.UniversalClient, cfg asynq.Config, opts br
 	return s
 }
 
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, values <-chan T) (value T) {
-	t.Helper()
-	select {
-	case value = <-values:
-	case <-time.After(patience):
-		t.Fatalf("nothing came within %v", patience)
-	}
-	return value
-}
-
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -20,8 +20,13 @@ type lockingTasks struct {
 	released chan string                    // the IDs of tasks whose leases were released
 }
 
-func newLockingTasks() *lockingTasks {
-	return &lockingTasks{began: make(chan func(colocated.Held), 16), released: make(chan string, 16)}
+// newLocking returns an Intake whose tasks are locked so, and a client of its Redis, which has so many of them.
+func newLocking(t *testing.T, slots, pending int) (*redis.Client, *intake.Intake, *lockingTasks) {
+	t.Helper()
+	admin := redistest.Start(t).Client(t)
+	enqueue(t, admin, "default", pending)
+	tasks := &lockingTasks{began: make(chan func(colocated.Held), 16), released: make(chan string, 16)}
+	return admin, intake.New(admin, intake.Options{Slots: slots, Tasks: tasks}), tasks
 }
 
 func (l *lockingTasks) Lock(all []intake.Task, locked func(intake.Task)) []intake.Task {
@@ -49,14 +54,11 @@ func (lease) Release(func([]string)) *colocated.Release { return nil }
 
 func TestATaskKeepsItsSlotWhileItsKeysAreLocked(t *testing.T) {
 	t.Parallel()
-	admin := redistest.Start(t).Client(t)
-	enqueue(t, admin, "default", 3)
-	tasks := newLockingTasks()
-	in := intake.New(admin, intake.Options{Slots: 2, Tasks: tasks})
+	_, in, tasks := newLocking(t, 2, 3)
 	if more, err := in.Fetch(t.Context(), "default"); !more || err != nil {
 		t.Fatalf("%t, %v", more, err)
 	}
-	first, second := receive(t, tasks.began), receive(t, tasks.began)
+	first, second := redistest.Receive(t, tasks.began, patience), redistest.Receive(t, tasks.began, patience)
 	if got, ok := in.Take(); ok {
 		t.Fatalf("asynq gets %+v before its keys are locked", got)
 	}
@@ -64,12 +66,12 @@ func TestATaskKeepsItsSlotWhileItsKeysAreLocked(t *testing.T) {
 		t.Fatalf("more tasks than slots are fetched: %v", err)
 	}
 	first(lease{})
-	receive(t, in.Arrived())
+	redistest.Receive(t, in.Arrived(), patience)
 	if got, ok := in.Take(); !ok || got.Held == nil {
 		t.Errorf("asynq gets %+v, %t; want a task with its lease", got, ok)
 	}
 	second(nil)
-	receive(t, in.Arrived())
+	redistest.Receive(t, in.Arrived(), patience)
 	if got, ok := in.Take(); !ok || got.Held != nil {
 		t.Errorf("asynq gets %+v, %t; want a task whose run locks its keys", got, ok)
 	}
@@ -78,21 +80,18 @@ func TestATaskKeepsItsSlotWhileItsKeysAreLocked(t *testing.T) {
 // The server ends while keys are being locked: their lease ends, and the task goes back.
 func TestATaskWhoseKeysAreLockedGoesBackAtTheEnd(t *testing.T) {
 	t.Parallel()
-	admin := redistest.Start(t).Client(t)
-	enqueue(t, admin, "default", 1)
-	tasks := newLockingTasks()
-	in := intake.New(admin, intake.Options{Slots: 1, Tasks: tasks})
+	admin, in, tasks := newLocking(t, 1, 1)
 	if _, err := in.Fetch(t.Context(), "default"); err != nil {
 		t.Fatal(err)
 	}
-	locked, drained := receive(t, tasks.began), make(chan struct{})
+	locked, drained := redistest.Receive(t, tasks.began, patience), make(chan struct{})
 	go func() {
 		defer close(drained)
 		in.Drain(t.Context())
 	}()
 	locked(lease{})
 	<-drained
-	if id := receive(t, tasks.released); id != "default0" {
+	if id := redistest.Receive(t, tasks.released, patience); id != "default0" {
 		t.Errorf("the lease of %s is released", id)
 	}
 	eventually(t, "the task is pending", func() bool { return admin.LLen(t.Context(), "asynq:{default}:pending").Val() == 1 })
