@@ -32,6 +32,7 @@ const (
 	ActionPutFirst Action = "put-first"
 	ActionPutLast  Action = "put-last"
 	ActionDrop     Action = "drop"
+	ActionCancel   Action = "cancel"
 	ActionReplay   Action = "replay"
 )
 
@@ -96,7 +97,7 @@ func (i *Inspector) Audit(ctx context.Context, n int) ([]AuditEntry, error) {
 }
 
 // Steering is what an operator does to waiting or archived tasks, for the audit. Action and By must be set, and Key,
-// Task or both; a Task without an ID stands for tasks of its queue. [Inspector.Depose] has an audit of its own.
+// Task or both; a Task without an ID stands for tasks of its queue. [Inspector.Depose] and [Inspector.Cancel] have audits of their own.
 type Steering struct {
 	Action  Action
 	Key     string

@@ -23,7 +23,9 @@ const (
 	Acquired EventKind = "acquired" // the handler is about to run
 	Lost     EventKind = "lost"     // the lease was lost before the handler had returned; Released follows
 	Released EventKind = "released" // the handler has returned, and the keys are released unless they were lost
-	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError, or the strategy's error
+	// Ended: the run ended in conflict: Err is its ConflictError, or the strategy's error. Or the task was cancelled: Err is its
+	// CancelledError, and Released follows if it had its keys.
+	Ended EventKind = "ended"
 	// Parked: the task waits for its key. If the key was released in the meantime, the task runs again at once.
 	Parked EventKind = "parked"
 	Woke   EventKind = "woke" // the task Next was woken, or has come back by itself: see Cause

@@ -55,26 +55,33 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 		r.leave(ctx)
 		return err
 	}
+	running, end := r.cancellable(ctx)
+	defer end(nil)
 	if r.withoutLock {
 		r.began = time.Now()
-		return next.ProcessTask(ctx, r.task)
+		return r.cancelled(ctx, running, nil, next.ProcessTask(running, r.task))
 	}
-	lease, err := r.acquire(ctx)
+	lease, err := r.acquire(running)
 	if err != nil {
-		return r.ended(ctx, err)
+		return r.ended(ctx, r.cancelled(ctx, running, nil, err))
 	}
 	r.lease = lease
 	r.warnOfMaxHold(ctx)
-	return r.handle(ctx, lease, next)
+	return r.handle(ctx, running, lease, next)
 }
 
-// handle runs the handler under the lease and releases the keys when it returns.
-func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
+// handle runs the handler under the lease and releases the keys when it returns. running is the context of the run: it ends when
+// the task is cancelled.
+func (r *run) handle(ctx, running context.Context, lease *locking.Lease, next asynq.Handler) error {
 	r.observeAcquired(ctx)
 	r.began = time.Now()
 	r.list(lease, false)
 	r.active.Took(r.keys, false)
-	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+	err := running.Err()
+	if err == nil {
+		err = next.ProcessTask(locking.NewContext(lease.Context(running), lease), r.task)
+	}
+	err = r.cancelled(ctx, running, lease, err)
 	if err == nil && ctx.Err() == nil {
 		locks.Forgive(ctx, r.Stopping, lease)
 	}

@@ -41,7 +41,7 @@ func (a *app) adminCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", o.listen, "the `address` to listen on")
-	f.BoolVar(&o.actions, "allow-actions", false, "allow depose, wake, put-first, put-last, drop and replay")
+	f.BoolVar(&o.actions, "allow-actions", false, "allow depose, wake, put-first, put-last, drop, cancel and replay")
 	f.BoolVar(&o.exposed, "allow-actions-from-anywhere", false, "with --allow-actions: allow them although --listen is not a loopback address")
 	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` by which the page may be reached, besides loopback names")
 	f.StringVar(&o.prefix, "prefix", "", "the `path` at which a proxy serves the page, such as /locks; the proxy must not remove it")

@@ -55,6 +55,7 @@ func TestKeysAreShownAsHashesOnDemand(t *testing.T) {
 		{"doctor", "--max-wait", "1ns"},
 		{"put-first", "second"},
 		{"drop", "second"},
+		{"cancel", "second"},
 		{"top"},
 		{"watch", key, "-n", "1"},
 	} {
@@ -88,6 +89,28 @@ func TestTheHashOfALockThatNoWorkerReportsIsFound(t *testing.T) {
 	out := must(t, exitOK, "look", "--find", logsafe.Keys([]string{"order:7"})[0])
 	if !strings.Contains(out, "order:7") {
 		t.Errorf("look --find prints %s", out)
+	}
+}
+
+func TestTasksAreCancelled(t *testing.T) {
+	s := newSystem(t).work().crowd("order:1", "second", "third")
+	if out := must(t, exitError, "cancel", "second"); !strings.Contains(out, "--yes") || s.state("second") != "retry" {
+		t.Errorf("cancel without a terminal: %s", out)
+	}
+	if out := must(t, exitOK, "cancel", "second", "--yes", "--by", "ann", "--why", "ordered twice"); !strings.Contains(out, "default/second is archived") || s.state("second") != "archived" {
+		t.Errorf("cancel: %s; it is %s", out, s.state("second"))
+	}
+	if out := must(t, exitError, "cancel", "second", "--yes"); !strings.Contains(out, "is archived") {
+		t.Errorf("a second cancel: %s", out)
+	}
+	if out := must(t, exitOK, "cancel", "third", "--yes", "--discard"); !strings.Contains(out, "is deleted") || s.state("third") != "" {
+		t.Errorf("cancel: %s; it is %s", out, s.state("third"))
+	}
+	if out := must(t, exitOK, "cancel", "first", "--yes", "--json"); !strings.Contains(out, `"told": true`) {
+		t.Errorf("cancel of a running task: %s", out)
+	}
+	if out := must(t, exitOK, "audit"); !regexp.MustCompile(`cancel +done +order:1 +default/second +ann +ordered twice +archived`).MatchString(out) {
+		t.Errorf("audit: %s", out)
 	}
 }
 

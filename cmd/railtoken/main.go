@@ -1,5 +1,5 @@
 // Command railtoken shows what holds each business key, which tasks wait for it and why, and steps in: it wakes, reorders,
-// drops and replays tasks, and takes a key away from a holder that hangs. See docs/operations.md, "At night".
+// drops, cancels and replays tasks, and takes a key away from a holder that hangs. See docs/operations.md, "At night".
 package main
 
 import (

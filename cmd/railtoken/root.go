@@ -103,7 +103,7 @@ func (a *app) root() *cobra.Command {
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{
-		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.replayCommand(),
+		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.cancelCommand(), a.replayCommand(),
 		a.uninstallCommand(),
 	} {
 		c.GroupID = "steer"

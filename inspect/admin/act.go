@@ -32,6 +32,7 @@ var actions = []action{
 	{"put-first", inspect.ActionPutFirst, reorder("first", (*delayqueue.Inspector).PutFirst)},
 	{"put-last", inspect.ActionPutLast, reorder("last", (*delayqueue.Inspector).PutLast)},
 	{"drop", inspect.ActionDrop, doDrop},
+	{"cancel", inspect.ActionCancel, doCancel},
 	{"replay", inspect.ActionReplay, doReplay},
 	{"replay-all", inspect.ActionReplay, doReplayAll},
 }
@@ -75,7 +76,7 @@ func (p *Page) act(a action) http.HandlerFunc {
 
 // do acts, and records it in the audit.
 func (p *Page) do(ctx context.Context, a action, key string, r *http.Request) (done, next string, err error) {
-	if a.action == inspect.ActionDepose { // Inspector.Depose records it
+	if a.action == inspect.ActionDepose || a.action == inspect.ActionCancel { // the Inspector records them
 		return a.do(ctx, p, r)
 	}
 	s := inspect.Steering{
@@ -102,6 +103,8 @@ func explained(err error) error {
 	switch {
 	case errors.Is(err, inspect.ErrChanged):
 		return &refusal{http.StatusConflict, err.Error(), "Nothing was changed. Open the page of the key again, and look who holds it now."}
+	case errors.Is(err, inspect.ErrNotCancelled):
+		return &refusal{http.StatusConflict, err.Error(), "Nothing was changed."}
 	case errors.Is(err, delayqueue.ErrNotWaiting):
 		return &refusal{http.StatusConflict, err.Error(), "Nothing was changed: the task has gone on in the meantime."}
 	case errors.Is(err, delayqueue.ErrNotArchived), errors.Is(err, delayqueue.ErrGone):

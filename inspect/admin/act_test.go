@@ -33,6 +33,19 @@ func TestTheFormsOfAKeySteerItsWaiters(t *testing.T) {
 	contains(t, "the page", r.post(http.StatusSeeOther, "wake", r.form(page(), "wake")), "default/fourth was woken")
 }
 
+func TestATaskIsCancelledOnThePage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true, Operator: func(*http.Request) string { return "ann" }}).crowd("order:1", "second", "third")
+	contains(t, "the page of the task", r.get(http.StatusOK, "/task?queue=default&task=second"), "/cancel?queue=default&amp;task=second")
+	form := r.form(r.get(http.StatusOK, "/cancel?queue=default&task=second"), "cancel")
+	form.Set("why", "ordered twice")
+	contains(t, "the page", r.post(http.StatusSeeOther, "cancel", form), "default/second was cancelled", "Audit of this key", "ordered twice", "archived")
+	contains(t, "a second one", r.post(http.StatusConflict, "cancel", form), "Nothing was changed")
+	form = r.form(r.get(http.StatusOK, "/cancel?queue=default&task=third"), "cancel")
+	form.Set("discard", "1")
+	contains(t, "the page", r.post(http.StatusSeeOther, "cancel", form), "default/third was cancelled", "deleted")
+}
+
 func TestTheAuditHasEveryAction(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, admin.Options{Actions: true, Operator: func(*http.Request) string { return "ann" }}).crowd("order:1", "second", "third")

@@ -131,7 +131,7 @@ func (p *Page) route() {
 	for path, page := range map[string]func(*http.Request) (view, error){
 		"/{$}": p.overview, "/keys": p.keys, "/key": p.key, "/waiting": p.waiting, "/task": p.task, "/workers": p.workers,
 		"/servers": p.servers, "/archived": p.archived, "/audit": p.audit, "/drop": p.confirmDrop,
-		"/replay": p.previewReplay, "/doctor": p.doctor,
+		"/cancel": p.confirmCancel, "/replay": p.previewReplay, "/doctor": p.doctor,
 	} {
 		p.handle(http.MethodGet, path, p.show(page))
 	}

@@ -13,7 +13,7 @@
 // # Access
 //
 // The page does not authenticate anyone: put it behind what protects your other internal pages, or set Authorize. It
-// changes nothing unless Actions is set. It can then wake, reorder, drop and replay tasks, and take keys away from
+// changes nothing unless Actions is set. It can then wake, reorder, drop, cancel and replay tasks, and take keys away from
 // holders. A form is accepted only from the page itself: the browser must say that it comes from the same origin, and
 // the form must have a token that belongs to the browser's cookie.
 //

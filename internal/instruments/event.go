@@ -21,6 +21,8 @@ const (
 	outcomeWaited = "waited"
 	outcomeFailed = "failed"
 	outcomeLimit  = "limit"
+
+	outcomeCancelled = "cancelled" // of a wait; runs have a counter of their own
 )
 
 // Parked is the outcome of a run whose task waits on.
@@ -156,6 +158,9 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 	case middleware.Refused:
 		return []Measurement{waits.of(1, kind, queue)}
 	case middleware.Ended:
+		if _, ok := errors.AsType[*middleware.CancelledError](e.Err); ok {
+			return []Measurement{cancelled.of(1, kind, queue)}
+		}
 		return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, OutcomeOf(e.Err))}
 	case middleware.Unavailable:
 		return []Measurement{attempts.of(1, kind, queue, unavailable)}
@@ -178,7 +183,7 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 
 // zeros returns the counters of a task's events, with nothing to add.
 func zeros(kind, queue string) []Measurement {
-	all := []Measurement{attempts.of(0, kind, queue, unavailable)}
+	all := []Measurement{attempts.of(0, kind, queue, unavailable), cancelled.of(0, kind, queue)}
 	for _, outcome := range outcomes {
 		all = append(all, conflicts.of(0, kind, queue, outcome))
 	}
@@ -207,6 +212,9 @@ func waited(e *middleware.Event, kind, queue string) (all []Measurement) {
 
 // OutcomeOf returns what became of a task whose run has ended in conflict, as a label: [Parked] if it waits on.
 func OutcomeOf(err error) string {
+	if _, ok := errors.AsType[*middleware.CancelledError](err); ok {
+		return outcomeCancelled
+	}
 	conflict, ok := errors.AsType[*middleware.ConflictError](err)
 	switch {
 	case ok && conflict.Limit != delayqueue.NoLimit:

@@ -48,6 +48,9 @@ var (
 		Name: "wakes.lost", Labels: []string{labelQueue},
 		Help: "Waiting tasks that no release woke although their keys and a slot were free: the holder or a wake was lost.",
 	}
+	cancelled = &Instrument{
+		Name: "cancelled", Help: "Runs that have ended because their tasks were cancelled.", Labels: []string{labelType, labelQueue},
+	}
 	lost = &Instrument{
 		Name: "leases.lost", Help: "Leases that were lost while the handler ran, by the reason.",
 		Labels: []string{labelType, labelQueue, labelReason},
@@ -96,7 +99,7 @@ var unreachable = &Instrument{
 
 // Counters returns all counters.
 func Counters() []*Instrument {
-	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost}
+	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled}
 }
 
 // Histograms returns all histograms.

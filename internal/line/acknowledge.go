@@ -27,7 +27,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 		return false, nil, nil
 	}
 	r.mu.Lock()
-	p, judged, claimed := r.parking, r.judged, r.claimed
+	p, judged, claimed, cancelled := r.parking, r.judged, r.claimed, r.cancelled != nil
 	r.putBack = a.Requeues()
 	if a.Repeated { // it belongs to an earlier run, or asynq's lease has just ended
 		if p != nil && !r.ended.IsZero() {
@@ -44,6 +44,9 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 		e.runs.drop(r)
 		if !claimed && !succeeds(a) && !a.Requeues() && r.Overdue() { // otherwise its handler gives up its position
 			ended = r.passOn
+		}
+		if cancelled && !a.Requeues() {
+			ended = r.afterCancel(ended)
 		}
 		return false, ended, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 // Options configures an [Engine]. The zero value has every default.
@@ -51,8 +52,9 @@ type Engine struct {
 	lastWakes map[string]*lastWake // of each key that has more waiters
 	looks     chan struct{}        // ends the looks for owed wakes; nil if there are none
 	idleLooks idleLooks
-	failed    failedHeads    // only the looks use it
-	pending   sync.WaitGroup // work in the background
+	messages  *subscription.Subscription // of operators, to the runs of this process
+	failed    failedHeads                // only the looks use it
+	pending   sync.WaitGroup             // work in the background
 	unserved  unservedQueues
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list

@@ -98,7 +98,7 @@ func (e *Engine) joinEnqueued(ctx context.Context, t Task, key string) error {
 		return err
 	}
 	// The entry comes first, so that no task that is enqueued after this call overtakes it. It may be left over then.
-	fields, err := e.client.HGet(ctx, t.Hash(), "railtoken:sequence").Result()
+	fields, err := e.client.HGet(ctx, t.Hash(), SequenceField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}

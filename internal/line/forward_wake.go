@@ -43,7 +43,7 @@ func (e *Engine) IsFirst(ctx context.Context, t Task) bool {
 // keysOf returns the key that a task waits for, or was woken for, and the one whose sequence it is in; empty when there is
 // none.
 func (e *Engine) keysOf(ctx context.Context, t Task) (waits, sequence string, err error) {
-	names, err := e.client.HMGet(ctx, t.Hash(), WaitField, "railtoken:sequence").Result()
+	names, err := e.client.HMGet(ctx, t.Hash(), WaitField, SequenceField).Result()
 	if err != nil {
 		return "", "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 // New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of
@@ -34,7 +35,7 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	e := &Engine{
 		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
 		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
-		inspect: asynq.NewInspectorFromRedisClient(client),
+		inspect: asynq.NewInspectorFromRedisClient(client), messages: subscription.New(client),
 	}
 	e.tasks = asynq.NewClientFromRedisClient(broker.NewEnqueuer(client, e.answer))
 	if e.log == nil {
@@ -55,6 +56,7 @@ func (e *Engine) Close() error {
 
 // CloseBy does what Close does, until a deadline.
 func (e *Engine) CloseBy(deadline time.Time) {
+	_ = e.messages.Close()
 	e.releaseAll()
 	e.mu.Lock()
 	if !e.closed && e.looks != nil {

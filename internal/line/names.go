@@ -23,6 +23,9 @@ func KeyOf(waiters string) (string, bool) {
 	return rediswire.Decode(waiters[len(waitersPrefix) : len(waiters)-1])
 }
 
+// SequenceField is the field of asynq's hash of a task that names its sequence: see head.lua.
+const SequenceField = "railtoken:sequence"
+
 // sequencePrefix begins the names of all sequences.
 const sequencePrefix = "railtoken:sequence:{"
 

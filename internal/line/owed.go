@@ -19,7 +19,7 @@ var (
 	owedScript = redis.NewScript(owedSource)
 )
 
-// lookAfter looks for owed wakes until the Engine is closed.
+// lookAfter looks for owed wakes and for cancelled tasks until the Engine is closed.
 func (e *Engine) lookAfter() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,25 +28,40 @@ func (e *Engine) lookAfter() {
 	}
 	end := make(chan struct{})
 	e.looks = end
+	e.followCancels()
 	e.pending.Go(func() {
 		tick := time.NewTicker(owedLook)
 		defer tick.Stop()
-		for {
+		for looked := time.Now(); ; {
 			select {
 			case <-end:
 				return
 			case <-tick.C:
 			}
+			if time.Since(looked) >= cancelsLook {
+				looked = time.Now()
+				if err := e.lookNow(e.carryOutCancels); err != nil {
+					e.log.Warn("a cancellation could not be carried out; the next look does so", "error", err)
+				}
+			}
 			if e.idleLooks.suffice() {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
-			if err := e.payOwed(ctx); err != nil && e.closing.Err() == nil && !failing(err) {
-				e.log.WarnContext(ctx, "a wake could not be followed up; the waiters' timers will bring them back", "error", err)
+			if err := e.lookNow(e.payOwed); err != nil {
+				e.log.Warn("a wake could not be followed up; the waiters' timers will bring them back", "error", err)
 			}
-			cancel()
 		}
 	})
+}
+
+// lookNow looks for something that is to be done. It returns no error that others log, or that Close has caused.
+func (e *Engine) lookNow(look func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
+	defer cancel()
+	if err := look(ctx); err != nil && e.closing.Err() == nil && !failing(err) {
+		return err
+	}
+	return nil
 }
 
 // failing reports whether Redis cannot be reached, which others log.

@@ -38,6 +38,8 @@ type Run struct {
 	held         colocated.Held     // a lease of its keys, until its handler claims it
 	taken        *colocated.Taken   // locks that came with the task, of which nobody has made a lease yet
 	release      *colocated.Release // of the locks, until the acknowledgement or the timer takes it
+	cancelled    *Cancellation      // of the task; nil if it is not known to be cancelled
+	onCancel     func(Cancellation) // is called when it is
 }
 
 // parking is what becomes of a task at the end of its run.

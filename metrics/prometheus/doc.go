@@ -16,6 +16,7 @@
 //	railtoken_conflicts_total{type,queue,outcome}     parked, waited (and got its keys), failed, limit
 //	railtoken_wakes_total{queue,by}                   release, repair, timer
 //	railtoken_wakes_lost_total{queue}                 not woken although their keys and a slot were free
+//	railtoken_cancelled_total{type,queue}             runs that have ended because their tasks were cancelled
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
 //	railtoken_hold_seconds{type,queue}                how long a handler held its keys

@@ -17,7 +17,7 @@
 
   // A page that asks a question, or where something is being typed or about to be clicked, does not change under the hand.
   const path = location.pathname;
-  const still = path.endsWith("/drop") || path.endsWith("/replay") || path.endsWith("/find") || path.endsWith("/doctor") || path.includes("/do/");
+  const still = path.endsWith("/drop") || path.endsWith("/cancel") || path.endsWith("/replay") || path.endsWith("/find") || path.endsWith("/doctor") || path.includes("/do/");
   const busy = () => main.querySelector("form:is(:hover, :focus-within), :is(.button, summary):hover, details[open]") !== null;
   let wanted = false, under = false;
   const update = async () => {

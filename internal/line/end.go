@@ -1,0 +1,106 @@
+package line
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/broker"
+)
+
+var (
+	//go:embed lua/cancel.lua
+	cancelSource string
+
+	cancelScript = redis.NewScript(composed(cancelSource))
+)
+
+// Ended and Told are what [Engine.Cancel] returns for a task that it has ended, and for one whose run it has told.
+const (
+	Ended = "ended"
+	Told  = "told"
+)
+
+// ending is how a task is to end that does not run.
+type ending struct {
+	added string // to the message of a task that is archived; empty to delete the task
+	word  string // for the run of an active task; empty to leave it alone
+	only  string // the key for which the task must wait; empty for any task
+}
+
+// end ends a task that does not run, or leaves word for its run. Then it removes the task from all waiters and its sequence, and
+// wakes the next task: nobody else does, when no task holds the key. run is the name of the run, if there is one.
+//
+// The task ends first, and only if it does not run. The entry that is left is that of a task that is gone, which a wake skips. In
+// the other order a crash, or a task that is about to park, would leave a task that no wake finds.
+func (e *Engine) end(ctx context.Context, t Task, how ending) (what, run string, err error) {
+	fields, err := e.client.HMGet(ctx, t.Hash(), asynqwire.UniqueField, WaitField, SequenceField, asynqwire.StateField).Result()
+	if err != nil {
+		return "", "", err
+	}
+	keys := []string{
+		t.Hash(), asynqwire.Pending(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue), asynqwire.Archived(t.Queue),
+	}
+	if unique, _ := fields[0].(string); unique != "" {
+		keys = append(keys, unique)
+	}
+	args := []any{t.ID, how.added, time.Now().Unix(), how.word, "", ""}
+	if how.only != "" {
+		args[4], args[5] = WaitersKey(how.only), SequenceKey(how.only)
+	}
+	reply, err := broker.OnceSettled(ctx, settleLimit, func() *redis.Cmd { return cancelScript.Run(ctx, e.client, keys, args...) }).StringSlice()
+	switch {
+	case moving(err):
+		return "", "", fmt.Errorf("the slot of its queue moves to another node of the cluster: try again later: %w", err)
+	case err != nil:
+		return "", "", err
+	case len(reply) == 2 && reply[0] == Told:
+		return Told, reply[1], nil
+	case len(reply) == 2 && reply[0] == Ended:
+		mark, _ := fields[2].(string)
+		e.left(ctx, t, ParseWait(fields[1]), mark, reply[1] == "pending")
+		return Ended, "", nil
+	case len(reply) == 1:
+		return reply[0], "", nil
+	}
+	return "", "", unexpected(reply)
+}
+
+// left removes the entries of a task that has ended without a run, and wakes the task behind it. woken says that it may have been
+// woken.
+func (e *Engine) left(ctx context.Context, t Task, w Wait, mark string, woken bool) {
+	sets := []string{e.index}
+	for _, key := range w.Keys {
+		sets = append(sets, WaitersKey(key))
+	}
+	for _, set := range sets {
+		if err := e.client.ZRem(ctx, set, t.Entry()).Err(); err != nil {
+			e.log.WarnContext(ctx, "the entry of a task that has ended is left among the waiters; wakes skip it", "error", err)
+		}
+	}
+	if err := e.wakeBehind(ctx, t, w, mark, woken); err != nil {
+		e.log.WarnContext(ctx, "the task behind one that has ended was not woken; its timer will bring it back", "error", err)
+	}
+}
+
+// wakeBehind wakes the head of the sequence that a task has left, or the next waiter in place of one that may have been woken.
+func (e *Engine) wakeBehind(ctx context.Context, t Task, w Wait, mark string, woken bool) error {
+	if key, ordered := SequenceOf(mark); ordered {
+		left, err := e.Remove(ctx, t, key)
+		if err == nil && len(left.Next) > 0 {
+			_, err = e.WakeTask(ctx, key, left.Next[0])
+		}
+		return err
+	}
+	key, waits := w.Key()
+	if !waits || !woken {
+		return nil
+	}
+	next, err := e.Wake(ctx, key, WakeOptions{})
+	e.repaired(key, next, false)
+	return err
+}
