@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -37,6 +38,15 @@ type Options struct {
 	// RedisKeys is that of a locking.Single on the Redis of the tasks: set it with a Locker whose locks are there. When nil,
 	// the locks are assumed to be elsewhere, and parking a task costs one more attempt to lock its key.
 	RedisKeys func(key string) (lock, notify string)
+
+	// Namespace keeps applications apart that share the Redis of the tasks: "shop-a" puts "shop-a:" before the names of
+	// railtoken's keys and channels. With NamespaceTasks asynq's have the prefix, too, so that a user of Redis with the rules
+	// ~shop-a:* and &shop-a:* suffices, and each application has queues of its own. None when empty. See [Namespaced], which
+	// asynq's own tools need then, and which servers without NamespaceTasks exclude each other.
+	//
+	// The servers then use connections of their own, which Close closes. A client of Namespaced may be given instead.
+	Namespace      string
+	NamespaceTasks bool
 
 	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
 	Strategy middleware.Strategy
@@ -92,7 +102,8 @@ type LockOptions struct {
 // Attached provides what asynq servers need for locks. It belongs to one asynq.Config. Several servers of a process may
 // share it, each with its own [Attached.Client]. It is safe for concurrent use.
 type Attached struct {
-	client   redis.UniversalClient
+	client   redis.UniversalClient // in the namespace
+	conn     io.Closer             // the client, if New has made it; else nil
 	opts     Options
 	oneNode  bool // if false, tasks can wait only in their own queue
 	interval time.Duration
@@ -138,6 +149,26 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		opts.Logger = loggerOf(cfg)
 	}
 	if err := opts.recognise(broker.Recognise); err != nil {
+		return nil, err
+	}
+	client, made, err := namespaced(client, opts.Namespace, opts.NamespaceTasks)
+	if err != nil {
+		return nil, err
+	}
+	if !made {
+		return attached(client, cfg, opts)
+	}
+	a, err := attached(client, cfg, opts)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	a.conn = client
+	return a, nil
+}
+
+// attached does what New does, on a client that has the namespace.
+func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
+	if err := sameNamespace(client, opts.Locker, opts.RedisKeys); err != nil {
 		return nil, err
 	}
 	_, oneNode := client.(*redis.Client)
@@ -304,6 +335,9 @@ func (a *Attached) Close() error {
 		errs = append(errs, c.CloseBy(deadline))
 	}
 	awaits(reports, deadline)
+	if a.conn != nil {
+		errs = append(errs, a.conn.Close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("attach: close: %w", err)
 	}

@@ -33,6 +33,9 @@
 //
 //	~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info (and +cluster on a Cluster)
 //
+// With [Options].Namespace, for example "shop-a", and NamespaceTasks, ~shop-a:* &shop-a:* take the place of the rules for keys
+// and channels, and applications with different namespaces share nothing.
+//
 // asynq logs the error, with the command that adds the missing rules. Call [Attached.Check] to fail at startup instead.
 // If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and do not use
 // up a retry.

@@ -23,6 +23,9 @@ type ProducerOptions struct {
 	// Locker and RedisKeys are as in [Options], for locks that are stored elsewhere.
 	Locker    locking.Locker
 	RedisKeys func(key string) (lock, notify string)
+	// Namespace and NamespaceTasks are as in [Options]; Close closes the connections then.
+	Namespace      string
+	NamespaceTasks bool
 	// MaxKeySize and MaxKeys are as in [Options].
 	MaxKeySize, MaxKeys int
 	// Observer receives the events of waits that begin at an enqueue, and of tasks that WhenHeld refuses; nil disables
@@ -38,6 +41,7 @@ type Producer struct {
 	opts    ProducerOptions
 	queue   *delayqueue.Queue
 	closers []io.Closer // what NewProducer has created
+	conn    io.Closer   // the client, if NewProducer has made it; else nil
 }
 
 // NewProducer returns a Producer on the Redis of the tasks. The caller still owns the client: close it after the
@@ -49,22 +53,41 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger})
+	client, made, err := namespaced(client, opts.Namespace, opts.NamespaceTasks)
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{opts, queue, []io.Closer{queue}}
-	if opts.Locker == nil {
+	p := &Producer{opts: opts}
+	if made {
+		p.conn = client
+	}
+	if err := p.open(client); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// open makes the queue and the locks on a client that has the namespace.
+func (p *Producer) open(client redis.UniversalClient) error {
+	if err := sameNamespace(client, p.opts.Locker, p.opts.RedisKeys); err != nil {
+		return err
+	}
+	queue, err := delayqueue.New(client, delayqueue.Options{Logger: p.opts.Logger})
+	if err != nil {
+		return err
+	}
+	p.queue, p.closers = queue, []io.Closer{queue}
+	if p.opts.Locker == nil {
 		single, err := locking.NewSingle(client, locking.SingleOptions{})
 		if err != nil {
-			return nil, errors.Join(err, p.Close())
+			return err
 		}
 		p.closers, p.opts.Locker = append(p.closers, single), single
 		if _, oneNode := client.(*redis.Client); oneNode {
 			p.opts.RedisKeys = single.RedisKeys
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // Producer returns a Producer that shares the locks and connections of the Attached, for handlers that enqueue tasks.
@@ -89,6 +112,9 @@ func (p *Producer) Close() error {
 	var errs []error
 	for _, c := range p.closers {
 		errs = append(errs, c.Close())
+	}
+	if p.conn != nil {
+		errs = append(errs, p.conn.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("attach: close the producer: %w", err)

@@ -19,7 +19,7 @@ type SeparateLocksError struct {
 // Error returns the cause and the remedy.
 func (e *SeparateLocksError) Error() string {
 	return fmt.Sprintf("attach: worker %s/%d also serves the queue %q, but its locks are elsewhere (%s, here %s), so a key "+
-		"could have two holders: give both the same Locker (LockRedis of package worker), stop that worker and wait 15 s, or "+
+		"could have two holders: give both the same Locker and Namespace (LockRedis of package worker), stop that worker and wait 15 s, or "+
 		"set AllowSeparateLocks (RAILTOKEN_ALLOW_SEPARATE_LOCKS=true) if their tasks have no key in common",
 		e.Host, e.PID, e.Queue, e.Other, e.Store)
 }

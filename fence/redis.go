@@ -24,7 +24,7 @@ const redisPrefix = "railtoken:fence:"
 // railtoken:fence:{D}:K. Like the data that it guards, it does not expire: each pair of a key and a hash tag
 // permanently costs one small string. If you delete data for good, delete its token days later, because an earlier
 // holder that was stopped for longer would find no larger token. A Redis user with ACL rules needs ~railtoken:fence:*
-// besides the data keys, and the commands EVAL, GET and SET.
+// besides the data keys, and the commands EVAL, GET and SET. A client of attach.Namespaced puts its prefix before both names.
 //
 // A Redis is a value without state, and safe for concurrent use.
 type Redis struct {

@@ -9,15 +9,17 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/locking"
 )
 
 // Options says where tasks and locks are. Tasks must be set.
 type Options struct {
-	// Tasks is a client of the Redis where asynq keeps its tasks. The caller closes it, after the Inspector.
+	// Tasks is a client of the Redis where asynq keeps its tasks: that of attach.Namespaced if the workers have a namespace. The
+	// caller closes it, after the Inspector.
 	Tasks redis.UniversalClient
 	// Locks is a client of the Redis of the locks, if they are on a single Redis that is not the Redis of the tasks.
-	// The caller closes it, after the Inspector.
+	// The caller closes it, after the Inspector. It has the namespace of the locks, if any.
 	Locks redis.UniversalClient
 	// Nodes are the servers of a Redlock, if the locks are there, and Redlock are the options that the workers use. The
 	// Inspector makes its own clients.
@@ -81,8 +83,15 @@ func New(o Options) (*Inspector, error) {
 	}
 	o.Redlock.RedisKey = o.RedisKey
 	i := &Inspector{opts: o, queue: queue}
-	for _, node := range o.Nodes {
+	for n, node := range o.Nodes {
 		opts := nodeOptions(*node)
+		in, err := namespace.New(o.Redlock.Namespace, o.Redlock.Namespace != "")
+		if err == nil {
+			err = namespace.Wrap(&opts, in)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("inspect: node %d: %w", n, err), i.Close())
+		}
 		i.servers = append(i.servers, server{addr: node.Addr, client: redis.NewClient(&opts), own: true})
 	}
 	if len(i.servers) == 0 {

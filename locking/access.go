@@ -19,6 +19,8 @@ func (access) Backend(l Locker) string { return backendOf(l) }
 
 func (access) Store(ctx context.Context, l Locker) (store string, ok bool) { return storeOf(ctx, l) }
 
+func (access) Namespace(l Locker) (name string, ok bool) { return namespaceOf(l) }
+
 func (access) CloseBy(l io.Closer, deadline time.Time) error {
 	if l, ok := l.(interface {
 		closeBy(deadline time.Time) error

@@ -73,6 +73,8 @@
 // subscription to its release, railtoken:lock:{K}:notify, are in the same cluster slot. A release is published on the
 // channel with the name of the lock.
 //
+// [SingleOptions].Namespace and [RedlockOptions].Namespace put a prefix before all of these names.
+//
 // A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster also +cluster, and
 // access to the names that a RedisKey option makes. Without the channels (&), waiting callers poll at least every half
 // second; everything else works.

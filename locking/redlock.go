@@ -2,6 +2,7 @@ package locking
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lockwire"
+	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -59,6 +61,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	in, _ := namespace.New(opts.Namespace, opts.Namespace != "") // Validate has checked it
 	mode := map[GuardMode]restartguard.Mode{
 		GuardConnect: restartguard.Connect, GuardStrict: restartguard.Strict, GuardOff: restartguard.Off,
 	}[opts.Guard]
@@ -75,6 +78,9 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		timeout := opts.pipelineTimeout()
 		own := nodeOptions(*o, timeout)
 		n.guard.Protect(&own)
+		if err := namespace.Wrap(&own, in); err != nil {
+			return nil, errors.Join(fmt.Errorf("locking: node %d: %w", i, err), r.Close())
+		}
 		n.client = redis.NewClient(&own)
 		n.calls = pipeline.New(n.client, pipeline.Options{
 			Leaders: 1, // as Patience demands; a release waits for the answer to its acquire call

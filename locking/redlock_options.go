@@ -68,6 +68,9 @@ type RedlockOptions struct {
 	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
 	RedisKey func(key string) string
 
+	// Namespace is as in [SingleOptions].
+	Namespace string
+
 	// NodeTimeout is how long a node may take to answer a call once it is sent: 50 ms when zero. It must be far below
 	// the TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node that usually
 	// answers slowly, for example on a busy machine, gets up to ten times NodeTimeout. The first connection takes
@@ -105,7 +108,7 @@ func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout
 // Validate returns an error that lists all problems with the options, or nil.
 func (o RedlockOptions) Validate() error {
 	o = o.withDefaults()
-	errs := []error{checkFenceTTL(o.FenceTTL)}
+	errs := []error{checkFenceTTL(o.FenceTTL), checkNamespace(o.Namespace)}
 	if o.MaxTTL < MinTTL || o.MaxTTL > o.FenceTTL {
 		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v",
 			o.MaxTTL, MinTTL, o.FenceTTL))

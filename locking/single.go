@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"sync"
 	"time"
@@ -41,6 +42,12 @@ type SingleOptions struct {
 	// percent-encoded + "}".
 	RedisKey func(key string) string
 
+	// Namespace keeps applications apart that share a Redis: "shop-a" puts "shop-a:" before each Redis key and channel, also
+	// before the names of RedisKey. The Single then uses connections of its own, which Close closes. A client that has the
+	// namespace already, by attach.Namespaced, may be given instead. None when empty. On a Redis Cluster each name of a
+	// RedisKey must then have a hash tag.
+	Namespace string
+
 	// AllowEviction accepts a Redis that may evict keys, and thus locks that are held, when its memory is full: two
 	// callers may then hold one key. By default, every attempt on such a Redis fails with [ErrUnavailable]. The first
 	// attempt asks with INFO, later ones have it asked again once a minute. A Redis without INFO is accepted.
@@ -49,7 +56,7 @@ type SingleOptions struct {
 
 // Validate returns an error that lists all problems with the options, or nil.
 func (o SingleOptions) Validate() error {
-	return checkFenceTTL(o.FenceTTL)
+	return errors.Join(checkFenceTTL(o.FenceTTL), checkNamespace(o.Namespace))
 }
 
 // Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the
@@ -62,7 +69,8 @@ func (o SingleOptions) Validate() error {
 //
 // It needs Redis 6.2 or later. It is safe for concurrent use.
 type Single struct {
-	client       redis.UniversalClient
+	client       redis.UniversalClient // in the namespace
+	conn         io.Closer             // the client, if NewSingle has made it; else nil
 	label        string
 	fenceTTL     time.Duration
 	lockKey      func(string) string
@@ -88,6 +96,10 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
+	client, made, err := inNamespace(client, opts.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	usualKeys := opts.RedisKey == nil
 	setDefaults(&opts.Label, &opts.FenceTTL, &opts.RedisKey)
 	s := &Single{
@@ -95,6 +107,9 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	}
 	// A plain client talks to one server. Any other kind (a cluster client, a wrapper) may talk to several, so each call
 	// has the keys of one slot only.
+	if made {
+		s.conn = client
+	}
 	_, plain := client.(*redis.Client)
 	s.sharded = !plain
 	leaders := singleLeaders
@@ -145,7 +160,11 @@ func (s *Single) Close() error { return s.closeBy(time.Now().Add(releaseTimeout)
 func (s *Single) closeBy(deadline time.Time) error {
 	s.pending.Wait(context.Background(), min(releaseTimeout, leasing.Until(deadline)))
 	s.pending.Close()
-	return s.subscription.Close()
+	err := s.subscription.Close()
+	if s.conn != nil {
+		err = errors.Join(err, s.conn.Close())
+	}
+	return err
 }
 
 // RedisKeys returns the Redis keys of a key's lock and of the subscription to its release, which exists while callers
@@ -181,6 +200,9 @@ type part struct {
 func (s *Single) parts(keys []string) ([]part, error) {
 	redisKeys, err := lockwire.RedisKeys(keys, s.lockKey)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.untagged(redisKeys); err != nil {
 		return nil, err
 	}
 	if !s.sharded || len(keys) == 1 || lockwire.InOneSlot(redisKeys) {

@@ -31,7 +31,11 @@ func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err
 	}
-	c := &Client{conn: at.client(), theirs: at.Client != nil}
+	conn, made, err := at.client()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{conn: conn, theirs: !made}
 	producer, err := attach.NewProducer(c.conn, opts)
 	if err != nil {
 		return nil, errors.Join(err, c.closeConn())

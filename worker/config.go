@@ -32,7 +32,7 @@ const maxWeight = 1000
 // Config configures a [Worker]. Redis must be set; every other field has a default. [FromEnv] reads it from RAILTOKEN_*
 // variables, whose names are given with the fields.
 type Config struct {
-	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
+	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*, RAILTOKEN_NAMESPACE and RAILTOKEN_NAMESPACE_TASKS: see [Redis].
 	Redis Redis
 	// LockRedis is where the locks are; the same as Redis when zero. RAILTOKEN_LOCK_REDIS_*, or RAILTOKEN_LOCK_NODES for
 	// locks on several servers.

@@ -32,7 +32,7 @@
 // [Worker.Start] refuses a Redis that may evict keys, is too old or is a replica, and a Redis user that lacks ACL
 // rules. The error contains the command that adds all missing rules. Start only warns about what makes the worker
 // slower. A user needs the rules ~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info, and +cluster on a
-// Cluster.
+// Cluster. [Redis].Namespace lets applications share a Redis, each with rules for its own names.
 //
 // The library never starts a Redis by itself and refuses an empty address. Package embeddedredis provides one for
 // trying out the library.

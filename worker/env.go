@@ -63,6 +63,8 @@ type env struct {
 	DisableReports           string   `split_words:"true"`
 	LockNodes                string   `split_words:"true"`
 	LockGuard                string   `split_words:"true"`
+	Namespace                string   `split_words:"true"`
+	NamespaceTasks           string   `split_words:"true"`
 }
 
 // FromEnv returns the configuration from the RAILTOKEN_* variables: see the fields of [Config] and [Redis]. A variable
@@ -76,6 +78,10 @@ func FromEnv() (Config, error) {
 	p := parser{}
 	cfg := p.config(e)
 	cfg.LockRedis.Nodes = list(e.LockNodes)
+	cfg.Redis.Namespace, cfg.Redis.NamespaceTasks = strings.TrimSpace(e.Namespace), p.bool("NAMESPACE_TASKS", e.NamespaceTasks)
+	if !cfg.LockRedis.isZero() {
+		cfg.LockRedis = cfg.LockRedis.inherits(cfg.Redis)
+	}
 	errs := append(unknownVariables(os.Environ()), p.errs...)
 	errs = append(errs, cfg.Validate())
 	return cfg, errors.Join(errs...)

@@ -72,6 +72,8 @@ var variables = map[string]struct {
 	"RAILTOKEN_ALLOW_EVICTION":              {"t", func(c Config) any { return c.AllowEviction }, true},
 	"RAILTOKEN_ALLOW_UNKNOWN_ASYNQ":         {"true", func(c Config) any { return c.AllowUnknownAsynq }, true},
 	"RAILTOKEN_ALLOW_SEPARATE_LOCKS":        {"true", func(c Config) any { return c.AllowSeparateLocks }, true},
+	"RAILTOKEN_NAMESPACE":                   {" shop-a ", func(c Config) any { return c.Redis.Namespace }, "shop-a"},
+	"RAILTOKEN_NAMESPACE_TASKS":             {"true", func(c Config) any { return c.Redis.NamespaceTasks }, true},
 	"RAILTOKEN_DISABLE_REPORTS":             {"true", func(c Config) any { return c.DisableReports }, true},
 }
 

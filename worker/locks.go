@@ -20,16 +20,24 @@ func (w *Worker) openLocks() (err error) {
 		for _, addr := range at.Nodes {
 			node := at
 			node.Addr, node.Nodes = addr, nil
-			w.lockTest = append(w.lockTest, node.client(func(o *redis.UniversalOptions) {
+			client, _, err := node.client(func(o *redis.UniversalOptions) {
 				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
-			}))
+			})
+			if err != nil {
+				return err
+			}
+			w.lockTest = append(w.lockTest, client)
 		}
-		w.locker, err = taskrun.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
+		w.locker, err = taskrun.OnNodes(at.nodes(), w.cfg.LockGuard, at.Namespace, w.cfg.MaxHold)
 		return err
 	}
-	w.lockConn = at.client(func(o *redis.UniversalOptions) {
+	w.lockConn, w.made.locks, err = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
+	if err != nil {
+		w.lockConn = nil
+		return err
+	}
 	w.locker, err = taskrun.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction)
 	if !w.cfg.LockRedis.isZero() {
 		w.locker.RedisKeys = nil // another Redis than that of the tasks
@@ -45,5 +53,5 @@ func (w *Worker) lockAt() Redis {
 	if w.cfg.LockRedis.isZero() {
 		return w.cfg.Redis
 	}
-	return w.cfg.LockRedis
+	return w.cfg.LockRedis.inherits(w.cfg.Redis)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/namespace"
 )
 
 // lockVariable is the part of the names of variables that describe the Redis of the locks.
@@ -36,6 +38,14 @@ type Redis struct {
 	// Client is an existing client of a standalone server, of Sentinels or of a Cluster. The caller still owns it and
 	// closes it after the worker has ended, and the fields below do not apply to it. It cannot be set by a variable.
 	Client redis.UniversalClient
+
+	// Namespace keeps applications apart that share this Redis: "shop-a" puts "shop-a:" before the names of railtoken's keys
+	// and channels, and with NamespaceTasks also before those of asynq, so that a user of Redis with the rules ~shop-a:* and
+	// &shop-a:* suffices. None when empty. All workers and producers of an application must have the same; asynq's own tools
+	// need a client of attach.Namespaced. It applies to Client and Nodes, too. The Namespace of LockRedis is that of Redis
+	// unless it has one. RAILTOKEN_NAMESPACE, RAILTOKEN_NAMESPACE_TASKS.
+	Namespace      string
+	NamespaceTasks bool
 
 	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD or, in the
 	// file that it names, RAILTOKEN_REDIS_PASSWORD_FILE.
@@ -75,6 +85,9 @@ func (r Redis) isRedlock() bool { return len(r.Nodes) > 0 }
 func (r Redis) validate(variable string) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
+	if _, err := r.namespace(); err != nil {
+		fault("RAILTOKEN_NAMESPACE: %w", err)
+	}
 	kinds := 0
 	for _, set := range []bool{
 		r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, len(r.Cluster) > 0, r.isRedlock(), r.Client != nil,
@@ -205,18 +218,32 @@ func (r Redis) encryption() *tls.Config {
 	return r.TLSConfig
 }
 
-// Connect returns a new client of this Redis, which connects at first use, or Client if that is set. Close a new client
-// when you no longer need it. It is for programs that run alongside a worker, such as one that uses package inspect; a
-// Redlock has [Redis.NodeOptions] instead, and Connect returns nil for it.
+// Connect returns a new client of this Redis, which connects at first use, or Client if that is set and has the Namespace.
+// Close a new client when you no longer need it. It is for programs that run alongside a worker, such as one that uses package inspect; a
+// Redlock has [Redis.NodeOptions] instead, and Connect returns nil for it. It also returns nil if the Namespace is invalid:
+// see [Config.Validate].
 func (r Redis) Connect() redis.UniversalClient {
 	if r.isRedlock() {
 		return nil
 	}
-	return r.client()
+	client, _, err := r.client()
+	if err != nil {
+		return nil
+	}
+	return client
 }
 
-// NodeOptions returns the client options of each of the Nodes, in their order; none if the locks are on one Redis.
-func (r Redis) NodeOptions() []*redis.Options { return r.nodes() }
+// NodeOptions returns the client options of each of the Nodes, in their order and with the Namespace; none if the locks are on
+// one Redis.
+func (r Redis) NodeOptions() []*redis.Options {
+	all := r.nodes()
+	if in, err := r.namespace(); err == nil {
+		for _, o := range all {
+			_ = namespace.Wrap(o, in) // these options cache nothing
+		}
+	}
+	return all
+}
 
 // nodes returns the client options of each of the Nodes.
 func (r Redis) nodes() []*redis.Options {
@@ -229,11 +256,32 @@ func (r Redis) nodes() []*redis.Options {
 	return all
 }
 
-// client returns Client if it is set, and otherwise a new client that connects at first use. Each mod may change its
-// options.
-func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
+// namespace returns the namespace of the connections.
+func (r Redis) namespace() (namespace.Namespace, error) {
+	return namespace.New(r.Namespace, r.NamespaceTasks)
+}
+
+// inherits returns r with a namespace of its own, or else that of another Redis.
+func (r Redis) inherits(from Redis) Redis {
+	if r.Namespace == "" {
+		r.Namespace, r.NamespaceTasks = from.Namespace, from.NamespaceTasks
+	}
+	return r
+}
+
+// client returns Client if it is set, and otherwise a new client that connects at first use. made says that the caller must
+// close it. Each mod may change the options of a new one.
+func (r Redis) client(mods ...func(*redis.UniversalOptions)) (client redis.UniversalClient, made bool, err error) {
+	in, err := r.namespace()
+	if err != nil {
+		return nil, false, fmt.Errorf("worker: %w", err)
+	}
 	if r.Client != nil {
-		return r.Client
+		client, made, err = namespace.Client(r.Client, in)
+		if err != nil {
+			err = fmt.Errorf("worker: %w", err)
+		}
+		return client, made, err
 	}
 	// go-redis logs failures of connections by itself; the worker reports those that matter.
 	o := &redis.UniversalOptions{
@@ -254,5 +302,9 @@ func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClie
 	if r.Tune != nil {
 		r.Tune(o)
 	}
-	return redis.NewUniversalClient(o)
+	client, err = namespace.Open(o, in)
+	if err != nil {
+		return nil, false, fmt.Errorf("worker: %w", err)
+	}
+	return client, true, nil
 }

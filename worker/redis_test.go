@@ -68,7 +68,10 @@ func TestClientIsOfTheKindThatIsConfigured(t *testing.T) {
 		if err := tc.at.validate("REDIS"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		c := tc.at.client()
+		c, _, err := tc.at.client()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if !tc.want(c) {
 			t.Errorf("%s: the client is a %T with other options than those asked for", name, c)
 		}

@@ -105,10 +105,10 @@ func (w *Worker) close() error {
 
 func (w *Worker) closeClients() error {
 	var errs []error
-	if w.cfg.Redis.Client == nil {
+	if w.made.tasks {
 		errs = append(errs, w.tasks.Close())
 	}
-	if w.lockConn != nil && w.lockAt().Client == nil {
+	if w.made.locks {
 		errs = append(errs, w.lockConn.Close())
 	}
 	for _, client := range w.lockTest {

@@ -23,9 +23,10 @@ import (
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
-	lockConn redis.UniversalClient   // nil if the locks are on several servers, or not on Redis
-	locker   taskrun.Locker          // its RedisKeys is set if the locks are on the Redis of the tasks
-	lockTest []redis.UniversalClient // of several lock servers, for the preflight
+	lockConn redis.UniversalClient       // nil if the locks are on several servers, or not on Redis
+	locker   taskrun.Locker              // its RedisKeys is set if the locks are on the Redis of the tasks
+	lockTest []redis.UniversalClient     // of several lock servers, for the preflight
+	made     struct{ tasks, locks bool } // the clients that are not the caller's
 	attached *attach.Attached
 
 	mu       sync.Mutex
@@ -53,7 +54,10 @@ func New(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{cfg: cfg.withDefaults(), handlers: map[string]asynq.Handler{}, patterns: asynq.NewServeMux()}
-	w.tasks = cfg.Redis.client()
+	var err error
+	if w.tasks, w.made.tasks, err = cfg.Redis.client(); err != nil {
+		return nil, err
+	}
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}

@@ -20,8 +20,9 @@ import (
 // connection is where tasks and locks are.
 type connection struct {
 	addr, master, sentinels, cluster, nodes, user string
+	namespace                                     string
 	db                                            int
-	tls                                           bool
+	tls, namespaceTasks                           bool
 
 	config    worker.Config
 	tasks     redis.UniversalClient
@@ -38,6 +39,8 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.cluster, "cluster", "", "`addresses` of nodes of a Redis Cluster (RAILTOKEN_REDIS_CLUSTER)")
 	f.StringVar(&c.nodes, "lock-nodes", "", "`addresses` of the servers of a Redlock (RAILTOKEN_LOCK_NODES)")
 	f.StringVar(&c.user, "user", "", "`name` of the user of Redis (RAILTOKEN_REDIS_USERNAME)")
+	f.StringVar(&c.namespace, "namespace", "", "`name` before railtoken's keys in Redis (RAILTOKEN_NAMESPACE)")
+	f.BoolVar(&c.namespaceTasks, "namespace-tasks", false, "asynq's keys have the namespace, too (RAILTOKEN_NAMESPACE_TASKS)")
 	f.IntVar(&c.db, "db", 0, "`number` of the database (RAILTOKEN_REDIS_DB)")
 	f.BoolVar(&c.tls, "tls", false, "encrypt connections (RAILTOKEN_REDIS_TLS)")
 }
@@ -86,6 +89,8 @@ func (c *connection) configure() error {
 		{"RAILTOKEN_REDIS_USERNAME", c.user, false},
 		{"RAILTOKEN_REDIS_DB", text(c.db), false},
 		{"RAILTOKEN_REDIS_TLS", text(c.tls), false},
+		{"RAILTOKEN_NAMESPACE", c.namespace, false},
+		{"RAILTOKEN_NAMESPACE_TASKS", text(c.namespaceTasks), false},
 	} {
 		if v.value != "" || addresses && v.address {
 			if err := os.Setenv(v.name, v.value); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,13 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/namespace"
 )
 
 // Options configures a [Page]. Tasks and Inspector must be set. With zero values for the rest, the page is served at the
 // root and changes nothing.
 type Options struct {
 	// Tasks is a client of the Redis where asynq keeps its tasks, and Inspector looks at it and at the locks. The caller
-	// closes them, after the Page.
+	// closes them, after the Page. Both have the namespace of the workers, if any: see attach.Namespaced.
 	Tasks     redis.UniversalClient
 	Inspector *inspect.Inspector
 	// Redlock says that the locks are on several independent servers: [inspect.Options].Nodes.
@@ -63,6 +66,13 @@ func (o Options) Validate() error {
 	}
 	if o.Secret != nil && len(o.Secret) < 32 {
 		errs = append(errs, errors.New("admin: Secret is too short: give at least 32 random bytes"))
+	}
+	if o.Tasks != nil && o.Inspector != nil {
+		inspected := namespace.Of((*line.Engine)(o.Inspector.Queue()).Client())
+		if has := namespace.Of(o.Tasks); has != inspected {
+			errs = append(errs, fmt.Errorf("admin: Tasks has the namespace %q, and the Inspector %q: give both the same client",
+				has.Name, inspected.Name))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -48,6 +48,9 @@ func Archived(queue string) string { return Prefix(queue) + "archived" }
 // Paused returns the key that exists while a queue is paused.
 func Paused(queue string) string { return Prefix(queue) + "paused" }
 
+// Mark returns a key beside those of a queue, in which workers say that their own keys have a namespace. asynq ignores it.
+func Mark(queue string) string { return Prefix(queue) + "railtoken" }
+
 // Hash returns the key of a task.
 func Hash(queue, id string) string { return queueOpen + queue + queueEnd + hashPart + id }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,11 +150,11 @@ func orphans(f Facts) (all []Finding) {
 	}
 	if len(f.Lost) > 0 {
 		all = append(all, Finding{
-			Where:   "railtoken:parked",
+			Where:   cmp.Or(f.Index, index),
 			What:    fmt.Sprintf("%d entries of the index have no task, such as %s", len(f.Lost), f.Lost[0]),
 			Cost:    "they count towards the limit on all waiting tasks",
 			Remedy:  "remove them; tasks at that limit do so, a few at a time",
-			Command: "ZREM railtoken:parked " + quoted(entryOf(f.Lost[0])),
+			Command: "ZREM " + cmp.Or(f.Index, index) + " " + quoted(entryOf(f.Lost[0])),
 		})
 	}
 	return all

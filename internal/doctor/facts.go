@@ -23,6 +23,9 @@ type Settings struct {
 
 // Facts is everything that the checks look at.
 type Facts struct {
+	// Index is the name in Redis of the set of all waiting tasks, with the prefix of the namespace.
+	Index string
+
 	At       time.Time
 	Settings Settings
 	Servers  []Server

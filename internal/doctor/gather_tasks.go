@@ -14,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -104,6 +105,7 @@ func (w *waiting) over() bool {
 
 // gatherWaits reads the waiting tasks and their keys.
 func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) error {
+	f.Index = namespace.Of(client).In(index)
 	entries, err := client.ZRange(ctx, index, 0, mostTasks-1).Result()
 	if err != nil {
 		return err
@@ -297,6 +299,9 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 // gatherScripts asks whether Redis knows the scripts that servers of the supported asynq run by themselves. On a Cluster
 // each runs where the queue is, so it is enough that one master knows it.
 func (f *Facts) gatherScripts(ctx context.Context, client redis.UniversalClient) error {
+	if !namespace.Of(client).IsZero() {
+		return nil // Redis knows them by the SHA-1 of other texts, which have the namespace in them
+	}
 	sums := broker.Regular()
 	known := make([]bool, len(sums))
 	var mu sync.Mutex

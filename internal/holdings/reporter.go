@@ -165,7 +165,10 @@ func (r *Reporter) rival(ctx context.Context) (*Rival, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	all, err := Read(ctx, r.client)
-	return rivalOf(r.id, r.worker, all), err
+	if rival := rivalOf(r.id, r.worker, all); rival != nil || err != nil {
+		return rival, err
+	}
+	return r.elsewhere(ctx)
 }
 
 // write writes one report.
@@ -183,6 +186,7 @@ func (r *Reporter) write(ctx context.Context) error {
 	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Set(ctx, Key(r.id), text, lifetime)
 		p.ZAdd(ctx, Workers, redis.Z{Score: float64(now.UnixMilli()), Member: r.id})
+		r.addMarks(ctx, p)
 		p.ZRemRangeByScore(ctx, Workers, "-inf", strconv.FormatInt(now.Add(-forgotten).UnixMilli(), 10))
 		return nil
 	})

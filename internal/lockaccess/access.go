@@ -18,6 +18,9 @@ type Access[Locker, Options, Lease any] interface {
 	// Store identifies the place where a Locker keeps its locks: two Lockers with different stores do not exclude each
 	// other. It begins with the name of the backend. ok is false if not all servers could be asked.
 	Store(ctx context.Context, locker Locker) (store string, ok bool)
+	// Namespace returns the name of the namespace of a Locker's locks on one Redis; "" for none. ok is false if the locks
+	// are not on one Redis.
+	Namespace(locker Locker) (name string, ok bool)
 	// CloseBy closes a Locker as its Close does, but waits until the deadline at most. It calls Close of what does not
 	// come from package locking.
 	CloseBy(locker io.Closer, deadline time.Time) error

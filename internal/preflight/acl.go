@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -61,12 +62,18 @@ func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs
 	} else {
 		_ = check(ctx, client) // it returns none
 	}
-	return Report{Missing: inOrder(found.Missing), Hints: inOrder(found.Hints)}, errors.Join(errs...)
+	in := namespace.Of(client)
+	return Report{Missing: inOrder(in, found.Missing), Hints: inOrder(in, found.Hints)}, errors.Join(errs...)
 }
 
-// inOrder returns each rule once: first those for keys, then for channels, then for commands.
-func inOrder(rules []string) []string {
+// inOrder returns each rule once, for names in a namespace: first those for keys, then for channels, then for commands.
+func inOrder(in namespace.Namespace, rules []string) []string {
 	rules = slices.Clone(rules)
+	for i, rule := range rules {
+		if rule[0] != '+' {
+			rules[i] = rule[:1] + in.Rule(rule[1:])
+		}
+	}
 	slices.SortFunc(rules, func(a, b string) int {
 		if a[0] != b[0] {
 			return strings.IndexByte("~&+", a[0]) - strings.IndexByte("~&+", b[0])

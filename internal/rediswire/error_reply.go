@@ -83,7 +83,7 @@ func isForbidden(reply string) bool {
 func WithRules(err error) error {
 	if reply, ok := errors.AsType[redis.Error](err); ok && isForbidden(reply.Error()) {
 		return fmt.Errorf("%w: give the user of Redis the ACL rules "+
-			"~railtoken:* &railtoken:* +@all -@dangerous +info", err)
+			"~railtoken:* &railtoken:* +@all -@dangerous +info, with the prefix of the namespace if there is one", err)
 	}
 	return err
 }

@@ -38,9 +38,9 @@ func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction
 	return l, nil
 }
 
-// OnNodes returns locks on several independent servers (Redlock), for leases of at most maxHold.
-func OnNodes(nodes []*redis.Options, guard locking.GuardMode, maxHold time.Duration) (Locker, error) {
-	redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{FenceTTL: FenceTTL(maxHold), Guard: guard})
+// OnNodes returns locks on several independent servers (Redlock), in a namespace, for leases of at most maxHold.
+func OnNodes(nodes []*redis.Options, guard locking.GuardMode, namespace string, maxHold time.Duration) (Locker, error) {
+	redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{FenceTTL: FenceTTL(maxHold), Guard: guard, Namespace: namespace})
 	if err != nil {
 		return Locker{}, err
 	}
