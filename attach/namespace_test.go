@@ -119,7 +119,7 @@ func (a *tenant) waits(t *testing.T, n int) {
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("%d tasks wait, want %d; %v", key.Waiting, n, err)
 		}
-		if int(key.Waiting) == n && len(key.Waiters) == n {
+		if key.Waiting == n && len(key.Waiters) == n {
 			return
 		}
 		<-time.After(10 * time.Millisecond)
@@ -263,7 +263,7 @@ func monitored(t *testing.T, server *redistest.Server) (check func(right func(na
 // argsOf returns the arguments of a command that MONITOR has shown.
 func argsOf(line string) (args []string) {
 	_, rest, _ := strings.Cut(line, "] ")
-	for len(rest) > 0 {
+	for rest != "" {
 		var b strings.Builder
 		i := 1
 		for ; i < len(rest) && rest[i] != '"'; i++ {

@@ -119,7 +119,7 @@ func TestOptionsKeepTheirMeaning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := given.Options(), client.(*redis.Client).Options() //nolint:errcheck,forcetypeassert // as it was given
+		a, b := given.Options(), client.(*redis.Client).Options() //nolint:forcetypeassert // as it was given
 		if a.MaxRetries != b.MaxRetries || a.ReadTimeout != b.ReadTimeout || a.WriteTimeout != b.WriteTimeout ||
 			a.MinRetryBackoff != b.MinRetryBackoff || a.MaxRetryBackoff != b.MaxRetryBackoff {
 			t.Errorf("%+v became %+v", a, b)

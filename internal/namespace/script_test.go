@@ -22,7 +22,7 @@ func inside(t *testing.T, name string) (in, out *redis.Client) {
 		t.Fatal(made, err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return client.(*redis.Client), out //nolint:errcheck,forcetypeassert // as it was given
+	return client.(*redis.Client), out //nolint:forcetypeassert // as it was given
 }
 
 func TestScriptsSeeNamesWithoutThePrefix(t *testing.T) {
