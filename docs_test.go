@@ -28,7 +28,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	texts := map[string]string{}
-	for _, name := range append(names, "README.md", "CONTRIBUTING.md", "docker/README.md", "model/README.md") {
+	for _, name := range append(names, "README.md", "CONTRIBUTING.md", "SECURITY.md", "docker/README.md", "model/README.md") {
 		if name != "docs/benchmarks.md" { // it tells of the tree that was measured
 			texts[name] = read(t, name)
 		}
