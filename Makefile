@@ -125,6 +125,10 @@ docker-test: ## Build the images, start each profile of docker/compose.yaml, kil
 release-check: ## Pack the modules, fetch each in a fresh folder, and compile README's programs; VERSION is that which they require
 	@scripts/release-check.sh $(VERSION)
 
+.PHONY: release
+release: ## Rehearse a release of VERSION into .release/: notes, API diff, vulnerabilities, bills of materials, checksums, binaries
+	@scripts/release.sh $(VERSION)
+
 .PHONY: screenshots
 screenshots: ## Make the pictures of the admin page in docs/; needs redis-server and Chromium
 	@REDISTEST_REQUIRE=1 go test -C inspect/admin/browser -count=1 -run '^TestPicturesFitTheScreen$$' . -screenshots "$(CURDIR)/docs"
@@ -135,4 +139,4 @@ cover: ## Measure test coverage into .cover/
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf .bin .cover
+	rm -rf .bin .cover .release
