@@ -21,6 +21,7 @@ CUTS ?= 1000
 TRANSFERS ?= 10000
 ORDERS ?=
 VERSION ?=
+ROWS ?=
 export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
 
 .PHONY: help
@@ -124,6 +125,10 @@ docker-test: ## Build the images, start each profile of docker/compose.yaml, kil
 .PHONY: release-check
 release-check: ## Pack the modules, fetch each in a fresh folder, and compile README's programs; VERSION is that which they require
 	@scripts/release-check.sh $(VERSION)
+
+.PHONY: matrix
+matrix: ## Try each server that can be had, standalone, Sentinel and Cluster, and write README's table; ROWS='"Redis 7.0"' chooses
+	@scripts/matrix.sh $(ROWS)
 
 .PHONY: release
 release: ## Rehearse a release of VERSION into .release/: notes, API diff, vulnerabilities, bills of materials, checksums, binaries

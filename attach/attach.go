@@ -136,8 +136,8 @@ type Attached struct {
 // the configuration is invalid, New reports all problems in one error. The caller still owns the client: close it after
 // the servers have shut down and Close has returned.
 //
-// New refuses an asynq whose scripts it does not recognise, with [delayqueue.ErrUnknownAsynq]: those of v0.25.1 and
-// v0.26.0 are known. With AllowUnknownAsynq such a server runs in plain mode. A task in conflict then waits in asynq's
+// New refuses an asynq whose scripts it does not recognise, with [delayqueue.ErrUnknownAsynq]: those of v0.26.0
+// are known. With AllowUnknownAsynq such a server runs in plain mode. A task in conflict then waits in asynq's
 // retry set for 1 to 5 s at a time, without using up a retry; no release wakes it, and no order is kept. On its last
 // attempt it waits in its slot, where other tasks could run, until a second before its timeout or deadline. If its key is
 // still held by then, it is archived without having run, with a reason for middleware.ParseConflict.

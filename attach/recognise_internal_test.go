@@ -16,7 +16,7 @@ func TestAnUnknownAsynqIsRefusedUnlessAllowed(t *testing.T) {
 	var log bytes.Buffer
 	opts := Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	err := opts.recognise(unknown)
-	if !errors.Is(err, broker.ErrAsynq) || !strings.Contains(err.Error(), "use asynq v0.25.1 or v0.26.0") ||
+	if !errors.Is(err, broker.ErrAsynq) || !strings.Contains(err.Error(), "use asynq v0.26.0") ||
 		!strings.Contains(err.Error(), "AllowUnknownAsynq") || log.Len() > 0 {
 		t.Errorf("the error is %v, and the log %q", err, log.String())
 	}

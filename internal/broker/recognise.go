@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Versions are the versions of asynq whose scripts a [Conn] recognises.
-const Versions = "v0.25.1 or v0.26.0"
+// Versions are the versions of asynq that railtoken compiles with and whose scripts a [Conn] recognises.
+const Versions = "v0.26.0"
 
 // ErrAsynq reports that the asynq of this program does not manage its tasks with the scripts that a [Conn] recognises.
 var ErrAsynq = errors.New("asynq's scripts are not those of " + Versions)

@@ -43,14 +43,39 @@ func faults(f Facts, kind preflight.Kind, cost func(Server) (string, string)) (a
 }
 
 func version(f Facts) []Finding {
-	return faults(f, preflight.Old, func(Server) (string, string) {
+	all := faults(f, preflight.Old, func(Server) (string, string) {
 		return "the scripts do not work there, and workers refuse to start", ""
 	})
+	for _, s := range f.answering() {
+		if other := preflight.Untested(s.Info); other != "" {
+			all = append(all, Finding{
+				Advice: true, Where: s.Addr, What: "it is " + other + ", with which railtoken is not tested",
+				Cost:   "scripts and failovers that work otherwise than those of Redis can lose a lock without a trace",
+				Remedy: "use Redis or Valkey, or try your own tasks there with workers that are killed",
+			})
+		}
+	}
+	return all
+}
+
+// commands finds servers that cannot do what asynq and railtoken ask of them.
+func commands(f Facts) (all []Finding) {
+	for _, s := range f.answering() {
+		if len(s.Rules.Lacks) > 0 {
+			all = append(all, Finding{
+				Where: s.Addr, What: "it lacks " + strings.Join(s.Rules.Lacks, ", "),
+				Cost: "workers refuse to start: no task can be fetched, locked or parked", Remedy: preflight.LacksRemedy,
+			})
+		}
+	}
+	return all
 }
 
 func role(f Facts) []Finding {
 	return slices.Concat(faults(f, preflight.Replica, func(Server) (string, string) {
 		return "it refuses writes, so no key is locked there", ""
+	}), faults(f, preflight.Twin, func(Server) (string, string) {
+		return "a key can have a holder on each of the two", ""
 	}), faults(f, preflight.ClusterNode, func(Server) (string, string) {
 		return "calls for keys of other nodes fail", ""
 	}))

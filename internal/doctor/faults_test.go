@@ -111,6 +111,27 @@ var faults = map[string]fault{
 		}})
 		return s
 	}, []string{"6.0.16", "use 6.2 or later"}, nil},
+	"another server": {"version", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.client.AddHook(rewriting{func(cmd redis.Cmder) {
+			if c, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+				c.SetVal(strings.Replace(c.Val(), "redis_version:", "dragonfly_version:df-v1.40.1\r\nredis_version:", 1))
+			}
+		}})
+		return s
+	}, []string{"Dragonfly df-v1.40.1", "not tested"}, nil},
+	"two masters": {"role", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.client.AddHook(rewriting{func(cmd redis.Cmder) {
+			if c, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+				c.SetVal(strings.Replace(c.Val(), "role:master", "role:active-replica", 1))
+			}
+		}})
+		return s
+	}, []string{"two masters", "active-replica off"}, nil},
+	"a command that it lacks": {"commands", func(t *testing.T) *system {
+		return newSystem(t, "--appendonly", "yes", "--rename-command", "LPOS", "")
+	}, []string{"lacks the command LPOS", "use Redis or Valkey itself"}, nil},
 	"a replica": {"role", func(t *testing.T) *system {
 		s := newSystem(t)
 		master := redistest.Start(t)

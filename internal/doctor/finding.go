@@ -49,6 +49,7 @@ var checks = []check{
 	{"writes", false, writes},
 	{"version", false, version},
 	{"role", false, role},
+	{"commands", false, commands},
 	{"acl", false, rules},
 	{"votes", true, quorum},
 	{"eviction", false, eviction},

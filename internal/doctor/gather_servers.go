@@ -179,12 +179,14 @@ func (s *Server) gatherRules(ctx context.Context, t target, missed *gaps) {
 		return
 	case written == preflight.Denied && preflight.ReadsOnly(ctx, t.client):
 		err = fmt.Errorf("user %q may only read: run doctor as the user of the workers", s.User)
-		missed.add("acl", s.Addr, err)
-		missed.add("writes", s.Addr, err)
+		for _, check := range []string{"acl", "commands", "writes"} {
+			missed.add(check, s.Addr, err)
+		}
 		return
 	}
 	s.Rules, err = preflight.MissingRules(ctx, t.client, t.needs)
 	missed.add("acl", s.Addr, err)
+	missed.add("commands", s.Addr, err)
 }
 
 // gatherSaves finds out what the server writes to disk. Users often may not ask for it.

@@ -119,7 +119,7 @@ var healthy = map[string]struct {
 		s.await(s.enqueue("any", "order:1", asynq.Timeout(time.Minute)), middleware.Acquired)
 		s.src.Tasks = s.server.Client(t, s.server.User(t, "reader", "~asynq:*", "~railtoken:*", "+@read", "+@connection"))
 		return s
-	}, []string{"acl", "asynq-scripts", "clock", "eviction", "persistence", "role", "version", "writes"}},
+	}, []string{"acl", "asynq-scripts", "clock", "commands", "eviction", "persistence", "role", "version", "writes"}},
 }
 
 func TestHealthySetUpsHaveNoFindings(t *testing.T) {

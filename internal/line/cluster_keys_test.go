@@ -69,6 +69,8 @@ func TestOnAClusterScriptsDeclareAllTheirKeys(t *testing.T) {
 				if name != "" && len(args) > 1 && !slices.Contains(declared, args[1]) {
 					t.Errorf("%s touches %q and declares %q", name, args, declared)
 				}
+			case args[0] == "eval" && len(args) < 3:
+				// The MONITOR of Valkey 8.1 does not escape the quotes of a script. The EVALSHA before it has declared the same keys.
 			case strings.EqualFold(args[0], "evalsha") || strings.EqualFold(args[0], "eval"):
 				sha = args[1]
 				if args[0] == "eval" {

@@ -49,7 +49,7 @@ func TestAnUnknownAsynqEnqueuesNothingInOrder(t *testing.T) {
 		"at once": nil, "later": {asynq.ProcessIn(time.Hour)}, "unique": {asynq.Unique(time.Hour)}, "group": {asynq.Group("g")},
 	} {
 		info, err := q.EnqueueInOrder(t.Context(), "k", "test", nil, nil, append(opts, asynq.TaskID(name))...)
-		if info != nil || !errors.Is(err, broker.ErrAsynq) || !strings.Contains(err.Error(), "use asynq v0.25.1 or v0.26.0") {
+		if info != nil || !errors.Is(err, broker.ErrAsynq) || !strings.Contains(err.Error(), "use asynq v0.26.0") {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}

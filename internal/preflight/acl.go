@@ -33,11 +33,15 @@ type Needs struct {
 	AllowEviction bool
 }
 
-// Report contains the missing ACL rules, in the syntax of ACL SETUSER.
+// Report says what a server does not do for its user. The ACL rules are in the syntax of ACL SETUSER.
 type Report struct {
 	Missing []string // without these rules tasks or locks fail
 	Hints   []string // without these rules for channels, waiting tasks are slower
+	Lacks   []string // what the server cannot do for any user, with its reply where that says more
 }
+
+// LacksRemedy says what to do about a server that lacks something.
+const LacksRemedy = "use Redis or Valkey itself, with its Lua scripts, and no proxy or service that leaves commands out"
 
 // MissingRules returns the rules that the user of a Redis lacks. On a Redis Cluster it asks every master. It tries
 // commands on a key of its own and leaves nothing behind. If the error is not nil, the report covers only the servers
@@ -53,6 +57,7 @@ func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs
 		mu.Lock()
 		defer mu.Unlock()
 		found.Missing, found.Hints = append(found.Missing, r.Missing...), append(found.Hints, r.Hints...)
+		found.Lacks = append(found.Lacks, r.Lacks...)
 		errs = append(errs, err)
 		return nil
 	}
@@ -62,8 +67,11 @@ func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs
 	} else {
 		_ = check(ctx, client) // it returns none
 	}
+	slices.Sort(found.Lacks)
 	in := namespace.Of(client)
-	return Report{Missing: inOrder(in, found.Missing), Hints: inOrder(in, found.Hints)}, errors.Join(errs...)
+	return Report{
+		Missing: inOrder(in, found.Missing), Hints: inOrder(in, found.Hints), Lacks: slices.Compact(found.Lacks),
+	}, errors.Join(errs...)
 }
 
 // inOrder returns each rule once, for names in a namespace: first those for keys, then for channels, then for commands.
@@ -120,6 +128,16 @@ func ask(ctx context.Context, server redis.UniversalClient, needs Needs) (Report
 	return found, nil
 }
 
+// lack returns what a server lacks that has answered a probe with this error.
+func (p probe) lack(err error) string {
+	name := fmt.Sprint(p.args[0])
+	if name == "eval" {
+		reply, _, _ := strings.Cut(err.Error(), ", with args") // which would show keys
+		return fmt.Sprintf("Lua scripts as asynq and railtoken send them (%s)", reply)
+	}
+	return "the command " + strings.ToUpper(name)
+}
+
 // subscribe returns why the user cannot subscribe to a channel, or nil.
 func subscribe(ctx context.Context, server redis.UniversalClient, channel string) error {
 	pubsub := server.Subscribe(ctx, channel)
@@ -133,6 +151,11 @@ func (r *Report) add(p probe, err error) {
 	rule := ""
 	switch refusalOf(err) {
 	case allowed:
+		return
+	case lacking:
+		if !p.hint { // without channels, waiting tasks are slower
+			r.Lacks = append(r.Lacks, p.lack(err))
+		}
 		return
 	case command:
 		rule = "+" + fmt.Sprint(p.args[0])
@@ -152,12 +175,15 @@ type refusal int
 const (
 	allowed refusal = iota
 	command
-	name // that of a key or a channel
+	name    // that of a key or a channel
+	lacking // the server does not have it
 )
 
 // refusalOf returns what an error reply refuses. Its text differs between Redis 6.2, 7.0 and 7.2.
 func refusalOf(err error) refusal {
 	switch {
+	case rediswire.IsLacking(err):
+		return lacking
 	case !rediswire.Says(err, rediswire.NoPerm):
 		return allowed // any other error has nothing to do with rules
 	case strings.Contains(err.Error(), "to run the"):

@@ -1,6 +1,8 @@
 package preflight_test
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,6 +70,59 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		if keys := server.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
 			t.Errorf("%s: the check leaves %q behind", name, keys)
 		}
+	}
+}
+
+func TestWhatAServerLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		renamed []string
+		lacks   []string
+	}{
+		"nothing":     {nil, nil},
+		"two of them": {[]string{"LPOS", "ZRANDMEMBER"}, []string{"the command LPOS", "the command ZRANDMEMBER"}},
+		"scripts":     {[]string{"EVAL", "EVALSHA"}, []string{"Lua scripts as asynq and railtoken send them (ERR unknown command 'eval'", "the command EVALSHA"}},
+		"channels":    {[]string{"PUBLISH"}, nil}, // they only make it quicker
+	} {
+		var args []string
+		for _, command := range tc.renamed {
+			args = append(args, "--rename-command", command, "")
+		}
+		client := redistest.Start(t, args...).Client(t)
+		r := check(t, client, both)
+		if !slices.EqualFunc(r.Lacks, tc.lacks, strings.HasPrefix) || len(r.Missing) > 0 {
+			t.Errorf("%s: lacks %q and rules %q; want %q", name, r.Lacks, r.Missing, tc.lacks)
+		}
+		err := preflight.Check(t.Context(), client, both, slog.New(slog.DiscardHandler))
+		if (err != nil) != (len(tc.lacks) > 0) || err != nil && !strings.Contains(err.Error(), preflight.LacksRemedy) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAServerThatNobodyTestsIsNamedInTheLog(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	var log strings.Builder
+	check := func() string {
+		log.Reset()
+		if err := preflight.Check(t.Context(), client, both, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Error(err)
+		}
+		return log.String()
+	}
+	if text := check(); text != "" {
+		t.Errorf("a Redis: %s", text)
+	}
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+			c.SetVal("dragonfly_version:df-v1.40.1\r\n" + c.Val())
+		}
+		return err
+	}))
+	if text := check(); !strings.Contains(text, "not tested with this server") || !strings.Contains(text, "Dragonfly df-v1.40.1") {
+		t.Errorf("a Dragonfly: %s", text)
 	}
 }
 

@@ -35,6 +35,8 @@ func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *
 			err = fmt.Errorf("%w, or set AllowEviction (RAILTOKEN_ALLOW_EVICTION=true)", err)
 		}
 		return err
+	} else if other := Untested(ParseInfo(info)); other != "" {
+		log.WarnContext(ctx, "railtoken is not tested with this server", "server", other)
 	}
 	return checkUser(ctx, client, user, needs, log)
 }
@@ -58,6 +60,9 @@ func checkUser(ctx context.Context, client redis.UniversalClient, user string, n
 	report, err := MissingRules(ctx, client, needs)
 	if err != nil {
 		log.WarnContext(ctx, "the Redis user's rules could not be checked everywhere", "error", err)
+	}
+	if len(report.Lacks) > 0 {
+		return fmt.Errorf("lacks %s: %s", strings.Join(report.Lacks, ", "), LacksRemedy)
 	}
 	if len(report.Missing) > 0 {
 		return fmt.Errorf("does not let the user %q do what tasks and locks need: run there ACL SETUSER %s %s",

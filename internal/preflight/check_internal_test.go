@@ -27,6 +27,9 @@ func TestCheckInfo(t *testing.T) {
 		"a replica":              {info: info("role:slave"), parts: []string{"is a replica", "address of its master"}},
 		"a node of a cluster":    {info: info("cluster_enabled:1"), parts: []string{"node of a Redis Cluster", "RAILTOKEN_REDIS_CLUSTER"}},
 		"a cluster, as it says":  {info: info("cluster_enabled:1"), cluster: true},
+		"one of two masters":     {info: info("role:active-replica"), parts: []string{"two masters", "turn active-replica off"}},
+		"Kvrocks":                {info: info("kvrocks_version:unstable", "redis_version:4.0.0"), parts: []string{"version 4.0.0 (Kvrocks unstable)"}},
+		"Dragonfly":              {info: info("redis_version:7.4.0", "dragonfly_version:df-v1.40.1", "role:master")},
 		"no cluster":             {info: info("cluster_enabled:0")},
 		"a limit, noeviction":    {info: info("maxmemory:1000", "maxmemory_policy:noeviction")},
 		"a limit, no policy":     {info: info("maxmemory:1000")},
@@ -61,6 +64,22 @@ func TestOlderThan(t *testing.T) {
 	} {
 		if got := olderThan(version, 6, 2); got != want {
 			t.Errorf("%q is older than 6.2: %t; want %t", version, got, want)
+		}
+	}
+}
+
+func TestServersThatOnlyAnswerAsRedisDoesAreNamed(t *testing.T) {
+	t.Parallel()
+	for info, want := range map[string]string{
+		"redis_version:7.4.0\r\ndragonfly_version:df-v1.40.1\r\n":               "Dragonfly df-v1.40.1",
+		"redis_version:4.0.0\r\nkvrocks_version:2.15.0\r\n":                     "Kvrocks 2.15.0",
+		"redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n":           "KeyDB 6.3.4",
+		"redis_version:6.3.4\r\n# KeyDB\r\nmvcc_depth:0\r\n":                    "KeyDB 6.3.4",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n": "",
+		"redis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n":          "",
+	} {
+		if got := Untested(ParseInfo(info)); got != want {
+			t.Errorf("%q is %q; want %q", info, got, want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ const (
 	Replica     Kind = "role"
 	ClusterNode Kind = "cluster"
 	Evicts      Kind = "eviction"
+	Twin        Kind = "twin"
 )
 
 // Fault is why a Redis is not fit for tasks and locks.
@@ -58,7 +59,15 @@ func ParseInfo(info string) map[string]string {
 func Faults(info map[string]string, isCluster bool) (all []Fault) {
 	add := func(kind Kind, what, remedy string) { all = append(all, Fault{kind, what, remedy}) }
 	if v := info["redis_version"]; v != "" && olderThan(v, 6, 2) {
-		add(Old, "has version "+v, "use 6.2 or later")
+		what := "has version " + v
+		if other := Untested(info); other != "" {
+			what += " (" + other + ")"
+		}
+		add(Old, what, "use 6.2 or later")
+	}
+	if info["role"] == "active-replica" {
+		add(Twin, "is one of two masters that both accept writes (active-replica of KeyDB)",
+			"turn active-replica off: while the two do not see each other, each gives a key to a holder of its own")
 	}
 	if info["role"] == "slave" {
 		add(Replica, "is a replica", "give the address of its master, or use Sentinel")
@@ -72,4 +81,18 @@ func Faults(info map[string]string, isCluster bool) (all []Fault) {
 		add(Evicts, "may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")", rediswire.EvictionRemedy)
 	}
 	return all
+}
+
+// Untested returns the name of a server that answers as Redis does, and that is neither Redis nor Valkey, from its fields of INFO; "" if none
+// shows one.
+func Untested(info map[string]string) string {
+	switch {
+	case info["dragonfly_version"] != "":
+		return "Dragonfly " + info["dragonfly_version"]
+	case info["kvrocks_version"] != "":
+		return "Kvrocks " + info["kvrocks_version"]
+	case info["mvcc_depth"] != "" || strings.HasSuffix(info["executable"], "keydb-server"):
+		return "KeyDB " + info["redis_version"]
+	}
+	return ""
 }

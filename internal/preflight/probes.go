@@ -39,12 +39,14 @@ func probesOf(needs Needs) (probes []probe) {
 	for _, name := range namesOf(needs) {
 		probes = append(probes, probe{args: []any{"eval", "return 0", 1, name}, rule: ruleOf("~", name)})
 	}
-	scratch := scratchPrefix + rand.Text()
+	scratch := scratchPrefix + "{" + rand.Text() + "}"
 	add := func(command string, args ...any) {
 		probes = append(probes, probe{args: append([]any{command}, args...), rule: ruleOf("~", scratch)})
 	}
 	add("set", scratch, "x", "PX", 1000) // first, so that the others find a string
 	add("eval", "return redis.call('GET', KEYS[1])", 1, scratch)
+	// asynq's scripts, and railtoken's, find the names of tasks in lists.
+	add("eval", "return redis.call('EXISTS', KEYS[1] .. ':undeclared')", 1, scratch)
 	add("evalsha", strings.Repeat("0", 40), 1, scratch)
 	add("time")
 	for command, args := range lockCommands {

@@ -141,3 +141,13 @@ func Command(reply string) string {
 	}
 	return "ERR " + reply[len(front):]
 }
+
+// absent are parts of the replies of servers, proxies and services that lack a command, an engine for scripts, or the keys that a script finds
+// by itself: Redis and Valkey, Valkey without its module for Lua, Envoy, Dragonfly.
+var absent = []string{"unknown command", "unknown redis command", "unsupported command", "not supported", "could not find scripting engine", "undeclared key"}
+
+// IsLacking reports whether a server cannot do what a call asks, whoever asks.
+func IsLacking(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && slices.ContainsFunc(absent, func(part string) bool { return strings.Contains(strings.ToLower(reply.Error()), part) })
+}

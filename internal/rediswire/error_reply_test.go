@@ -1,6 +1,9 @@
 package rediswire
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // The texts are those of Redis 6.2.14 and 7.0.15.
 func TestErrorRepliesMeanTheSameOnEveryRedis(t *testing.T) {
@@ -58,3 +61,35 @@ func TestErrorRepliesMeanTheSameOnEveryRedis(t *testing.T) {
 		}
 	}
 }
+
+// The texts are those of Redis 7.0.15, Valkey 9.1.2 without its module for Lua, and of the documentation of Dragonfly and Envoy.
+func TestWhatAServerLacksIsToldFromWhatItRefuses(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[string]bool{
+		"ERR unknown command 'lpos', with args beginning with: 'x'":                     true,
+		"ERR Could not find scripting engine 'lua'":                                     true,
+		"ERR unsupported command 'eval'":                                                true,
+		"unsupported command 'eval'":                                                    true,
+		"ERR Error running script (call to f_1): script tried accessing undeclared key": true,
+		"OOM command not allowed when used memory > 'maxmemory'.":                       false,
+		"NOPERM User worker has no permissions to run the 'lpos' command":               false,
+		"MOVED 3999 127.0.0.1:6381":                                                     false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":             false,
+		"NOSCRIPT No matching script.":                                                  false,
+		"ERR value is not an integer or out of range":                                   false,
+		"CROSSSLOT Keys in request don't hash to the same slot":                         false,
+	} {
+		if got := IsLacking(replied(reply)); got != want {
+			t.Errorf("%q: %t", reply, got)
+		}
+	}
+	if IsLacking(nil) || IsLacking(errors.New("dial tcp: unknown command")) {
+		t.Error("an error that is no reply lacks something")
+	}
+}
+
+// replied is an error reply of a server.
+type replied string
+
+func (r replied) Error() string { return string(r) }
+func (r replied) RedisError()   {}

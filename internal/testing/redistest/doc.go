@@ -14,5 +14,6 @@
 //
 // A test that needs redis-server is skipped where none is installed, and fails when REDISTEST_REQUIRE is set. One test
 // of this package fails if redis-server is not installed, and names every test that was left out, so that a plain
-// "go test ./..." cannot leave any out silently.
+// "go test ./..." cannot leave any out silently. REDISTEST_SERVER names another program to start in its place, which takes
+// the same arguments: another version of Redis, or a Valkey.
 package redistest
