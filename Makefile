@@ -134,6 +134,10 @@ matrix: ## Try each server that can be had, standalone, Sentinel and Cluster, an
 release: ## Rehearse a release of VERSION into .release/: notes, API diff, vulnerabilities, bills of materials, checksums, binaries
 	@scripts/release.sh $(VERSION)
 
+.PHONY: site
+site: ## Build the documents and examples as a site with a search into .site/, without network; needs nothing but Go
+	@go run ./tools/site -out .site
+
 .PHONY: screenshots
 screenshots: ## Make the pictures of the admin page in docs/; needs redis-server and Chromium
 	@REDISTEST_REQUIRE=1 go test -C inspect/admin/browser -count=1 -run '^TestPicturesFitTheScreen$$' . -screenshots "$(CURDIR)/docs"
@@ -144,4 +148,4 @@ cover: ## Measure test coverage into .cover/
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf .bin .cover .release
+	rm -rf .bin .cover .release .site

@@ -174,6 +174,7 @@ func isKnown(names map[string]bool, name string) bool {
 var foreign = []string{
 	"Unique", "TaskID", "Scheduler", "PeriodicTaskManager", "MaxRetry", "IsFailure", "RetryDelayFunc", "LastErr", "RunAllRetryTasks", "Shutdown",
 	"PoolSize", "PoolStats", "ContextTimeoutEnabled", "ReadTimeout", "MaxRetries",
+	"WithExpiry", "Extend",
 }
 
 func TestDocumentsNameTheRedisKeysOfTheCode(t *testing.T) {

@@ -9,20 +9,31 @@ import (
 	"strings"
 )
 
-// readme compiles the files that the programs of README are part of, each as a program of a user: in a folder of its own, in the
+// shown are the documents whose programs users copy.
+var shown = []string{"README.md", "docs/migration.md"}
+
+// readme compiles the files that the programs of the documents are part of, each as a program of a user: in a folder of its own, in the
 // module that has got the root.
 func (u *user) readme(root, folder string) error {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		return err
-	}
 	names, err := list(u.ctx, root, ".")
 	if err != nil {
 		return err
 	}
-	sources, err := shownSources(root, string(text), names)
-	if err != nil {
-		return err
+	var sources []string
+	for _, document := range shown {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(document)))
+		if err != nil {
+			return err
+		}
+		files, err := shownSources(root, string(text), names)
+		if err != nil {
+			return fmt.Errorf("%s %w", document, err)
+		}
+		for _, name := range files {
+			if !slices.Contains(sources, name) {
+				sources = append(sources, name)
+			}
+		}
 	}
 	for i, name := range sources {
 		code, err := os.ReadFile(filepath.Join(root, name))
@@ -39,7 +50,7 @@ func (u *user) readme(root, folder string) error {
 	}
 	// With -test, because an Example is one; go vet would also examine all that the programs import.
 	if err := u.run(folder, "list", "-export", "-test", "./..."); err != nil {
-		return fmt.Errorf("programs of README (%s): %w", strings.Join(sources, ", "), err)
+		return fmt.Errorf("programs of the documents (%s): %w", strings.Join(sources, ", "), err)
 	}
 	return nil
 }
@@ -67,7 +78,7 @@ func shownSources(root, text string, names []string) (sources []string, err erro
 	for _, program := range programs {
 		i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(code[name], program) })
 		if i < 0 {
-			return nil, fmt.Errorf("README shows what is in no Go file:\n%s", program)
+			return nil, fmt.Errorf("shows what is in no Go file:\n%s", program)
 		}
 		if !slices.Contains(sources, names[i]) {
 			sources = append(sources, names[i])
@@ -85,12 +96,12 @@ func goPrograms(text string) (programs []string, err error) {
 		}
 		program, after, closed := strings.Cut(begun, "```")
 		if program = strings.TrimSpace(program); !closed || program == "" {
-			return nil, errors.New("README has a Go program that is empty, or has no end")
+			return nil, errors.New("has a Go program that is empty, or has no end")
 		}
 		programs, text = append(programs, program), after
 	}
 	if len(programs) == 0 {
-		return nil, errors.New("README has no Go program")
+		return nil, errors.New("has no Go program")
 	}
 	return programs, nil
 }

@@ -134,7 +134,7 @@ func TestUsersGetThePackedModules(t *testing.T) {
 		"go.mod": rootMod, "LICENSE": "of all", "a.go": "package railtoken\n\nconst Name = 1\n", "pglock/go.mod": nestedMod,
 		"pglock/p.go":   "package pglock\n\nimport \"github.com/railtoken/railtoken\"\n\nconst Name = railtoken.Name\n",
 		"example/go.go": "package main\n\nimport \"github.com/railtoken/railtoken\"\n\nfunc main() {\n\tprintln(railtoken.Name)\n}\n",
-		"README.md":     "```go\n\tprintln(railtoken.Name)\n```\n",
+		"README.md":     "```go\n\tprintln(railtoken.Name)\n```\n", "docs/migration.md": "1. First:\n\n   ```go\n\tprintln(railtoken.Name)\n   ```\n",
 	})
 	modules := []mod{parsed(t, ".", rootMod), parsed(t, "pglock", nestedMod)}
 	dir := t.TempDir()
