@@ -41,6 +41,7 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"wake":      {{key}, {"unused" + hostile}},
 		"put-first": {{id}, {"none" + hostile}}, "put-last": {{id}, {"none" + hostile}},
 		"drop":      {{"none" + hostile, "--yes"}, {id}, {id, "--yes"}},
+		"cancel":    {{"none" + hostile, "--yes"}, {id}, {id, "--yes", "--by", hostile, "--why", hostile}, {"first", "--yes", "--discard"}},
 		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
 		"uninstall": {{"--yes"}, {hostile}},
 		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},

@@ -40,13 +40,13 @@ func TestAReaderLooksAtEverything(t *testing.T) {
 		{exitOK, "held by", []string{"watch", "order:1", "-n", "1"}},
 		{exitOK, "", []string{"audit"}},
 		{exitUnchecked, "run doctor as the user of the workers", []string{"doctor"}},
-		{exitUnchecked, "but 2 checks could not be made", []string{"doctor"}},
+		{exitUnchecked, "but 3 checks could not be made", []string{"doctor"}},
 	} {
 		if out := must(t, c.status, c.args...); !strings.Contains(out, c.says) {
 			t.Errorf("%s prints %s, want %q", strings.Join(c.args, " "), out, c.says)
 		}
 	}
-	for _, args := range [][]string{{"wake", "order:1"}, {"drop", "second", "--yes"}, {"depose", "order:1", "--why", "x", "--yes", "--expect", "y"}} {
+	for _, args := range [][]string{{"wake", "order:1"}, {"drop", "second", "--yes"}, {"cancel", "second", "--yes"}, {"depose", "order:1", "--why", "x", "--yes", "--expect", "y"}} {
 		if out := must(t, exitError, args...); !strings.Contains(out, "NOPERM") && !strings.Contains(out, "owner") {
 			t.Errorf("%s as a reader: %s", args[0], out)
 		}
