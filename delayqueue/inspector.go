@@ -228,7 +228,7 @@ func (i *Inspector) Drop(ctx context.Context, t Task) error {
 	if err != nil {
 		return fmt.Errorf("delayqueue: drop task %s: %w", t, err)
 	}
-	if state != line.Dropped {
+	if state != line.Ended {
 		return &NotWaitingError{Task: t, Key: w.Key, State: State(state)}
 	}
 	return nil

@@ -114,13 +114,18 @@ func (s Steering) Validate() error {
 	if s.Key == "" && s.Task.Queue == "" {
 		errs = append(errs, errors.New("inspect: Key and Task are empty: say what the action is on"))
 	}
-	if s.By == "" || len(s.By) > mostText {
-		errs = append(errs, fmt.Errorf("inspect: By has %d bytes: it must have 1 to %d", len(s.By), mostText))
+	return errors.Join(append(errs, operatorFaults(s.By, s.Why)...)...)
+}
+
+// operatorFaults returns what is wrong with who acts, and why.
+func operatorFaults(by, why string) (errs []error) {
+	if by == "" || len(by) > mostText {
+		errs = append(errs, fmt.Errorf("inspect: By has %d bytes: it must have 1 to %d", len(by), mostText))
 	}
-	if len(s.Why) > mostText {
-		errs = append(errs, fmt.Errorf("inspect: Why has %d bytes: it must have at most %d", len(s.Why), mostText))
+	if len(why) > mostText {
+		errs = append(errs, fmt.Errorf("inspect: Why has %d bytes: it must have at most %d", len(why), mostText))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // Audited calls do, and records in the audit who does it: first that it has begun, then the result of do, or that it has

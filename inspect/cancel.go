@@ -21,7 +21,7 @@ type Cancellation struct {
 
 // Validate returns an error that lists all problems with the cancellation, or nil.
 func (c Cancellation) Validate() error {
-	return Steering{Action: ActionCancel, Task: delayqueue.Task{Queue: "any"}, By: c.By, Why: c.Why}.Validate()
+	return errors.Join(operatorFaults(c.By, c.Why)...)
 }
 
 var (

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,11 @@ func (r *rig) cancelTask(t delayqueue.Task, c inspect.Cancellation, told bool) {
 	}
 }
 
+// parksInEachOrder are the strategies that park tasks, one for each order.
+var parksInEachOrder = map[string]middleware.Strategy{
+	"best effort": middleware.Requeue{}, "fifo": middleware.Requeue{Order: middleware.FIFO}, "strict": middleware.Requeue{Order: middleware.StrictFIFO},
+}
+
 var byAnn = inspect.Cancellation{By: "ann", Why: "ordered twice"}
 
 // How a run ends whose task is cancelled, and whether the next task of the key runs after it has cleaned up.
@@ -60,9 +66,7 @@ func TestACancelledRunEndsAsAsked(t *testing.T) {
 			return ctx.Err()
 		}, 0, ""},
 	} {
-		for strategyName, strategy := range map[string]middleware.Strategy{
-			"best effort": middleware.Requeue{}, "fifo": middleware.Requeue{Order: middleware.FIFO}, "strict": middleware.Requeue{Order: middleware.StrictFIFO},
-		} {
+		for strategyName, strategy := range parksInEachOrder {
 			t.Run(name+"/"+strategyName, func(t *testing.T) {
 				t.Parallel()
 				bubble(t, func(r *rig) {
@@ -127,6 +131,11 @@ func TestACancellationOutlivesItsMessageAndTheWorker(t *testing.T) {
 				return next(ctx, cmd)
 			})
 			r.client.(*redis.Client).AddHook(lost) //nolint:forcetypeassert // it is that of a bubble
+			for n := range 150 { // as many others ignore their contexts
+				id := strconv.Itoa(n)
+				r.client.HSet(r.Context(), "asynq:{default}:t:"+id, "state", "active", "pending_since", "another run", "railtoken:cancel", `{"by":"bob"}`)
+				r.client.ZAdd(r.Context(), "railtoken:cancelled", redis.Z{Score: float64(n), Member: "7:default" + id})
+			}
 			asked := time.Now()
 			r.cancelTask(task, byAnn, true)
 			if _, ok := errors.AsType[*middleware.CancelledError](receive(r.T, causes)); !ok || time.Since(asked) > 6*time.Second {

@@ -19,9 +19,7 @@ func TestACancelledTaskThatWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	discard := byAnn
 	discard.Discard = true
-	for strategyName, strategy := range map[string]middleware.Strategy{
-		"best effort": middleware.Requeue{}, "fifo": middleware.Requeue{Order: middleware.FIFO}, "strict": middleware.Requeue{Order: middleware.StrictFIFO},
-	} {
+	for strategyName, strategy := range parksInEachOrder {
 		for how, c := range map[string]inspect.Cancellation{"archived": byAnn, "deleted": discard} {
 			t.Run(strategyName+"/"+how, func(t *testing.T) {
 				t.Parallel()
@@ -43,6 +41,8 @@ func TestACancelledTaskThatWaitsEndsAtOnce(t *testing.T) {
 						r.events.await(r, 3, parked)
 					} else if info := r.settled(first, asynq.TaskStateArchived); info.LastErr != "railtoken: cancelled by ann: ordered twice" || info.Retried != 0 {
 						r.Errorf("it is %+v", info)
+					} else if text := r.client.HGet(r.Context(), "asynq:{default}:t:"+first.ID, "msg").Val(); strings.Contains(text, "waits for its keys") {
+						r.Errorf("its message says that it waits: %q", text)
 					}
 					r.giveBack(lease)
 					if n := receive(r.T, ran); n != 2 {
@@ -128,10 +128,7 @@ func nOf(task *asynq.Task) int {
 // A task that waits in its slot is told like one whose handler runs.
 func TestACancelledWaitInASlotEnds(t *testing.T) {
 	t.Parallel()
-	for name, strategy := range map[string]middleware.Strategy{
-		"wait":     middleware.Wait{Max: time.Minute},
-		"in order": middleware.Wait{Max: time.Minute}.Then(middleware.Requeue{Order: middleware.FIFO}),
-	} {
+	for name, strategy := range inTheSlot {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {

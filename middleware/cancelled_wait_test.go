@@ -10,13 +10,16 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
+// inTheSlot are strategies with which tasks wait in their slots.
+var inTheSlot = map[string]middleware.Strategy{
+	"wait":     middleware.Wait{Max: time.Minute},
+	"in order": middleware.Wait{Max: time.Minute}.Then(middleware.Requeue{Order: middleware.FIFO}),
+}
+
 // asynq counts a run that was cancelled as a failure, and archives a task on its last attempt.
 func TestACancelledWaitUsesNoRetry(t *testing.T) {
 	t.Parallel()
-	for name, strategy := range map[string]middleware.Strategy{
-		"wait":     middleware.Wait{Max: time.Minute},
-		"in order": middleware.Wait{Max: time.Minute}.Then(middleware.Requeue{Order: middleware.FIFO}),
-	} {
+	for name, strategy := range inTheSlot {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {

@@ -208,11 +208,7 @@ func reorder(
 	place string, put func(*delayqueue.Inspector, context.Context, string, delayqueue.Task) error,
 ) func(context.Context, *Page, *http.Request) (string, string, error) {
 	return func(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
-		key, err := p.keyOf(r)
-		if err != nil {
-			return "", "", err
-		}
-		t, err := taskOf(r)
+		key, t, err := p.subject(r)
 		if err != nil {
 			return "", "", err
 		}
@@ -229,12 +225,16 @@ func reorder(
 	}
 }
 
-func doDrop(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
-	key, err := p.keyOf(r) // so that Authorize was asked about it
-	if err != nil {
-		return "", "", err
+// subject returns the task that a form is about, and its key, about which Authorize was asked.
+func (p *Page) subject(r *http.Request) (key string, t delayqueue.Task, err error) {
+	if key, err = p.keyOf(r); err == nil {
+		t, err = taskOf(r)
 	}
-	t, err := taskOf(r)
+	return key, t, err
+}
+
+func doDrop(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
+	key, t, err := p.subject(r)
 	if err != nil {
 		return "", "", err
 	}

@@ -42,11 +42,7 @@ func (p *Page) confirmCancel(r *http.Request) (view, error) {
 
 // doCancel cancels a task. [inspect.Inspector.Cancel] records it in the audit.
 func doCancel(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
-	key, err := p.keyOf(r) // so that Authorize was asked about it
-	if err != nil {
-		return "", "", err
-	}
-	t, err := taskOf(r)
+	key, t, err := p.subject(r)
 	if err != nil {
 		return "", "", err
 	}

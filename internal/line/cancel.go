@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +21,7 @@ const (
 	cancelField   = "railtoken:cancel"
 	cancelsKey    = "railtoken:cancelled"
 	cancelChannel = "railtoken:cancel"
-	// cancelsLook is the time between two looks at the entries, and cancelsMost how many one takes.
+	// cancelsLook is the time between two looks at the entries, and cancelsMost how many are read in one round trip.
 	cancelsLook = 5 * time.Second
 	cancelsMost = 100
 )
@@ -91,11 +92,12 @@ func (e *Engine) followCancels() {
 
 // carryOutCancels looks for cancellations that are not over. If there are none, it makes one call to Redis.
 func (e *Engine) carryOutCancels(ctx context.Context) error {
-	entries, err := e.client.ZRange(ctx, cancelsKey, 0, cancelsMost-1).Result()
-	if err != nil || len(entries) == 0 {
-		return err
+	entries, err := e.client.ZRange(ctx, cancelsKey, 0, -1).Result()
+	errs := []error{err}
+	for some := range slices.Chunk(entries, cancelsMost) { // handlers that ignore their contexts may have left many
+		errs = append(errs, e.lookAtCancels(ctx, some))
 	}
-	return e.lookAtCancels(ctx, entries)
+	return errors.Join(errs...)
 }
 
 // lookAtCancels carries out cancellations: it tells the runs of this process, ends tasks that have not come to their runs or are to

@@ -3,23 +3,22 @@ package line
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
-	"github.com/railtoken/railtoken/internal/broker"
 )
 
 var (
-	//go:embed lua/cancel.lua
-	cancelSource string
+	//go:embed lua/end.lua
+	endSource string
 
-	cancelScript = redis.NewScript(composed(cancelSource))
+	endScript = redis.NewScript(composed(endSource))
 )
 
-// Ended and Told are what [Engine.Cancel] returns for a task that it has ended, and for one whose run it has told.
+// Ended and Told are what [Engine.Cancel] and [Engine.Drop] return for a task that they have ended, and Cancel for one whose run it
+// has told.
 const (
 	Ended = "ended"
 	Told  = "told"
@@ -52,10 +51,8 @@ func (e *Engine) end(ctx context.Context, t Task, how ending) (what, run string,
 	if how.only != "" {
 		args[4], args[5] = WaitersKey(how.only), SequenceKey(how.only)
 	}
-	reply, err := broker.OnceSettled(ctx, settleLimit, func() *redis.Cmd { return cancelScript.Run(ctx, e.client, keys, args...) }).StringSlice()
+	reply, err := e.runSettled(ctx, endScript, keys, args...).StringSlice()
 	switch {
-	case moving(err):
-		return "", "", fmt.Errorf("the slot of its queue moves to another node of the cluster: try again later: %w", err)
 	case err != nil:
 		return "", "", err
 	case len(reply) == 2 && reply[0] == Told:

@@ -25,7 +25,7 @@ var steps = map[string]*redis.Script{
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
 func ClusterScripts() map[string]string {
 	names := map[string]string{
-		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", setPositionScript.Hash(): "set_position", cancelScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", sequenceJoinScript.Hash(): "sequence_join", sequenceRemoveScript.Hash(): "sequence_remove",
+		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", setPositionScript.Hash(): "set_position", endScript.Hash(): "end", bringBackScript.Hash(): "bring_back", sequenceJoinScript.Hash(): "sequence_join", sequenceRemoveScript.Hash(): "sequence_remove",
 		owedScript.Hash(): "owed",
 	}
 	for name, s := range steps {

@@ -13,7 +13,7 @@ import (
 const (
 	// movingFirst is the first pause before a wake is retried while a slot of the Cluster moves: see followUp.
 	movingFirst = 5 * time.Millisecond
-	// settleLimit limits the retries of Drop and Replay while the slot moves.
+	// settleLimit limits the retries of Drop, Cancel and Replay while the slot moves.
 	settleLimit = 5 * time.Second
 )
 
@@ -22,11 +22,10 @@ const (
 func moving(err error) bool { return broker.Moving(err) }
 
 // runSettled runs a script of several keys of one slot, and retries it while the slot moves.
-func (e *Engine) runSettled(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
-	reply, err := broker.OnceSettled(ctx, settleLimit,
-		func() *redis.Cmd { return script.Run(ctx, e.client, keys, args...) }).Text()
-	if moving(err) {
-		err = fmt.Errorf("the slot of its queue moves to another node of the cluster: try again later: %w", err)
+func (e *Engine) runSettled(ctx context.Context, script *redis.Script, keys []string, args ...any) *redis.Cmd {
+	reply := broker.OnceSettled(ctx, settleLimit, func() *redis.Cmd { return script.Run(ctx, e.client, keys, args...) })
+	if err := reply.Err(); moving(err) {
+		reply.SetErr(fmt.Errorf("the slot of its queue moves to another node of the cluster: try again later: %w", err))
 	}
-	return reply, err
+	return reply
 }

@@ -31,6 +31,10 @@ var movingCalls = map[string]struct {
 	"drop": {50 * time.Millisecond, false, func(ctx context.Context, r *rig, t line.Task) error {
 		return r.inspector().Drop(ctx, delayqueue.Task(t))
 	}, 0},
+	"cancel": {50 * time.Millisecond, false, func(ctx context.Context, r *rig, t line.Task) error {
+		_, err := r.Engine.Cancel(ctx, t, line.Cancellation{Discard: true, By: "ann"})
+		return err
+	}, 0},
 	"replay": {
 		50 * time.Millisecond, true, func(ctx context.Context, r *rig, t line.Task) error {
 			return r.inspector().Replay(ctx, delayqueue.Task(t))

@@ -21,5 +21,5 @@ var (
 // so, and otherwise the state of the task; "gone" when asynq knows no such task.
 func (e *Engine) Replay(ctx context.Context, t Task) (string, error) {
 	keys := []string{t.Hash(), asynqwire.Archived(t.Queue), asynqwire.Pending(t.Queue)}
-	return e.runSettled(ctx, replayScript, keys, t.ID, time.Now().UnixNano())
+	return e.runSettled(ctx, replayScript, keys, t.ID, time.Now().UnixNano()).Text()
 }
