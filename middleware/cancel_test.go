@@ -131,7 +131,8 @@ func TestACancellationOutlivesItsMessageAndTheWorker(t *testing.T) {
 				return next(ctx, cmd)
 			})
 			r.client.(*redis.Client).AddHook(lost) //nolint:forcetypeassert // it is that of a bubble
-			for n := range 150 { // as many others ignore their contexts
+			// As many others ignore their contexts.
+			for n := range 150 {
 				id := strconv.Itoa(n)
 				r.client.HSet(r.Context(), "asynq:{default}:t:"+id, "state", "active", "pending_since", "another run", "railtoken:cancel", `{"by":"bob"}`)
 				r.client.ZAdd(r.Context(), "railtoken:cancelled", redis.Z{Score: float64(n), Member: "7:default" + id})
