@@ -317,10 +317,7 @@ func TestClosingBeforeTheClientLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := r.attach(asynq.Config{}, attach.Options{})
-	s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
-	if err := s.Start(a.Unlocked(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))); err != nil {
-		t.Fatal(err)
-	}
+	s := r.serve(a.Client(), a.Config(), a.Unlocked(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	r.enqueue("any")
 	a.Stop()
 	s.Shutdown()

@@ -95,16 +95,13 @@ func TestAShutdownGivesBackLocksOfTasksInMemory(t *testing.T) {
 	producer := r.produce()
 	a := r.attach(asynq.Config{Concurrency: 4, ShutdownTimeout: 100 * time.Millisecond}, attach.Options{})
 	began, end := make(chan string, 100), make(chan struct{})
-	s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
-	if err := s.Start(a.Lock(byPayloads)(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+	s := r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		began <- string(task.Payload())
 		if !strings.HasPrefix(string(task.Payload()), "warm") {
 			<-end
 		}
 		return nil
-	}))); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	for i := range 8 {
 		r.record(producer, fmt.Sprintf("warm%d", i))
 		receive(t, began)

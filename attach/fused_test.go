@@ -292,10 +292,7 @@ func TestATaskThatWaitsGoesBeforeOneThatComesLater(t *testing.T) {
 	receive(t, began)
 	waits := r.record(producer, "order:1", asynq.TaskID("waits"))
 	b := r.attach(asynq.Config{Concurrency: 1}, attach.Options{})
-	other := asynq.NewServerFromRedisClient(b.Client(), b.Config())
-	if err := other.Start(b.Lock(byPayloads)(handle)); err != nil {
-		t.Fatal(err)
-	}
+	other := r.serve(b.Client(), b.Config(), b.Lock(byPayloads)(handle))
 	r.settled(waits, asynq.TaskStateRetry)
 	other.Shutdown()
 	r.record(producer, "order:1", asynq.TaskID("comes later"))

@@ -305,6 +305,7 @@ func TestAnotherNamespaceForTheSameTasksIsRefused(t *testing.T) {
 		if err := srv.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(srv.Shutdown)
 		for end := time.Now().Add(settle); len(server.Client(t).Keys(t.Context(), "*railtoken:worker:*").Val()) == 0; {
 			if time.Now().After(end) {
 				t.Fatal("the first does not report")

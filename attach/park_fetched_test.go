@@ -174,6 +174,7 @@ func TestLostParksAndAShutdownStrandNoTask(t *testing.T) {
 		}))); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(server.Shutdown)
 		return func() {
 			server.Shutdown()
 			if err := a.Close(); err != nil {

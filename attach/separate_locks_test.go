@@ -46,8 +46,7 @@ func TestAServerWithItsLocksElsewhereIsRefused(t *testing.T) {
 	t.Parallel()
 	r, seen := newRig(t), &overlaps{}
 	first := r.attach(asynq.Config{Concurrency: 8}, attach.Options{})
-	server := asynq.NewServerFromRedisClient(first.Client(), first.Config())
-	ok(t, server.Start(first.Lock(byPayload)(seen)))
+	server := r.serve(first.Client(), first.Config(), first.Lock(byPayload)(seen))
 	r.until("the first server reports", func() bool { return len(r.client.Keys(t.Context(), "railtoken:worker:*").Val()) == 1 })
 
 	log := newLines("its locks are elsewhere")

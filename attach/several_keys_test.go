@@ -25,7 +25,7 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 			producer := r.produce()
 			const before, after, most = 2000, 2000, 200
 			var started, known atomic.Int64
-			place, ready, done := make(chan int, 1), make(chan struct{}), make(chan struct{})
+			place, ready := make(chan int, 1), make(chan struct{})
 			for range servers {
 				a := r.attach(asynq.Config{Concurrency: 32 / servers}, attach.Options{})
 				var runs atomic.Int64
@@ -42,9 +42,6 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 						place <- n
 					}
 					<-time.After(time.Millisecond) // the work
-					if n == before+1+after {
-						close(done)
-					}
 					return nil
 				})))
 			}
@@ -67,19 +64,22 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			// 2 000 tasks, one after another on four keys, take a slow machine more than a wait for one event.
-			for began, n := time.Now(), started.Load(); len(place) == 0; <-time.After(10 * time.Millisecond) {
-				if now := started.Load(); now > n {
-					began, n = time.Now(), now
-				} else if time.Since(began) > limit {
-					t.Fatalf("no task has started for %v, after %d", limit, n)
+			goesOn := func(until func() bool) {
+				for began, n := time.Now(), started.Load(); !until(); <-time.After(10 * time.Millisecond) {
+					if now := started.Load(); now > n {
+						began, n = time.Now(), now
+					} else if time.Since(began) > limit {
+						t.Fatalf("no task has started for %v, after %d", limit, n)
+					}
 				}
 			}
+			goesOn(func() bool { return len(place) > 0 })
 			if late := receive(t, place) - before - 1; late > most {
 				t.Errorf("the task of four keys started %d places late, want %d at most", late, most)
 			} else {
 				t.Logf("the task of four keys started %d places late", late)
 			}
-			receive(t, done)
+			goesOn(func() bool { return started.Load() == before+1+after })
 			r.wantNoLocks()
 		})
 	}

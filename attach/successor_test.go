@@ -157,8 +157,14 @@ func TestTasksThatCannotFollowAreWokenOneByOne(t *testing.T) {
 		r.record(producer, fmt.Sprint("warm", i))
 		receive(t, done)
 	}
+	if err := r.inspect.PauseQueue("default"); err != nil { // on a slow machine each would overtake one that was woken
+		t.Fatal(err)
+	}
 	for range tasks {
 		r.record(producer, "hot")
+	}
+	if err := r.inspect.UnpauseQueue("default"); err != nil {
+		t.Fatal(err)
 	}
 	for range tasks {
 		receive(t, done)
