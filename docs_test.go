@@ -311,7 +311,7 @@ func TestOperationsListEachLogMessage(t *testing.T) {
 // messages returns the messages that the packages log, each up to its first variable part.
 func messages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, folder := range []string{"attach", "worker", "items", "middleware", "delayqueue", "locking", "internal/line", "internal/broker", "internal/preflight", "internal/restartguard", "internal/taskrun"} {
+	for _, folder := range []string{"attach", "worker", "items", "middleware", "delayqueue", "locking", "internal/line", "internal/broker", "internal/ends", "internal/preflight", "internal/restartguard", "internal/taskrun"} {
 		for _, file := range files(t, folder, true) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)

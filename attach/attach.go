@@ -17,6 +17,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/taskrun"
 
@@ -78,6 +79,19 @@ type Options struct {
 	// without reports are elsewhere, unless this server starts later than the others.
 	DisableReports bool
 
+	// OnArchived and OnCompleted hear of each task of the servers' queues that has ended for good. They are called after the end was
+	// written, once per end as a rule and again if a process ends before it has noted the call: so they must bear to be called
+	// twice. After an error or a panic they are called again, by any server with callbacks, 10 times in all within 4 minutes;
+	// then a [middleware.Untold] event and a log line tell of it. At most 16 run at a time, outside of asynq's slots. If a process
+	// dies in between, another one that has the callback tells the end within 10 s. They should return within seconds after their ctx has
+	// ended, which it does when [Attached.Close] has waited for as long as it may.
+	//
+	// Tasks need not have locks. Set the same callbacks in all servers of a queue: a server without them leaves out the tasks
+	// that it completes. What other programs archive is found within 10 s: asynq servers that are not attached, asynq's
+	// Inspector, its recoverer in any process. Nobody hears of tasks that such programs complete or delete. Nil costs nothing.
+	OnArchived  OnArchived
+	OnCompleted OnCompleted
+
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
 	// Logger receives failures and other messages for operators, with hashed keys. When nil, the log goes to
@@ -124,6 +138,7 @@ type Attached struct {
 	closers  []taskrun.Locker
 	queue    *delayqueue.Queue
 	server   *taskrun.Server
+	teller   *ends.Teller // of the ends of tasks; nil if nobody hears of them
 	wakes    broker.Wakes
 	stopping chan struct{}
 	stop     sync.Once
@@ -205,6 +220,7 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 	if a.opts.RedisKeys != nil {
 		(*line.Engine)(queue).LocksAre(a.opts.RedisKeys)
 	}
+	a.hear()
 	a.server = &taskrun.Server{Queue: queue, RedisKeys: a.opts.RedisKeys, Slots: slots, Stopping: a.stopping}
 	a.outside, a.unfollow = a.follow(a.locker), locks.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
@@ -329,6 +345,7 @@ func (a *Attached) Close() error {
 			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
 	a.unfollow()
+	a.teller.Close(deadline.Add(-time.Second))
 	(*line.Engine)(a.queue).CloseBy(deadline)
 	var errs []error
 	for _, c := range a.closers {

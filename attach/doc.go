@@ -51,6 +51,7 @@
 //     enqueued them.
 //   - [NewProducer] enqueues tasks with their keys, and can refuse a task whose key is held. A server then takes the
 //     locks of a task with the task itself, and the task costs no more calls than without locks.
+//   - Options.OnArchived and OnCompleted hear of tasks that have ended for good, and [Producer.Wait] waits for the result of one.
 //   - For locks on several servers, set Options.Locker to a locking.Redlock, with FenceTTL(maxHold) as its FenceTTL. For
 //     locks with connections of their own, use a locking.Single on a second client instead.
 //

@@ -13,6 +13,9 @@ func (o Options) recognise(recognised func() error) error {
 	switch {
 	case err == nil:
 		return nil
+	case o.AllowUnknownAsynq && (o.OnArchived != nil || o.OnCompleted != nil):
+		return fmt.Errorf("attach: OnArchived and OnCompleted cannot see how such an asynq ends tasks: remove them, or use asynq %s: %w",
+			broker.Versions, err)
 	case o.AllowUnknownAsynq:
 		o.Logger.Warn("asynq is not recognised; tasks wait in plain mode, where one on its last attempt may be archived without having run",
 			"error", err)

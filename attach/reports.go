@@ -79,12 +79,8 @@ func (r *reports) compare(ctx context.Context, a *Attached) error {
 // of returns the Reporter of a. The caller holds the mutex.
 func (r *reports) of(a *Attached) *holdings.Reporter {
 	if r.reporter == nil {
-		queues := a.queues()
-		if len(queues) == 0 {
-			queues = map[string]int{"default": 1} // as asynq has it
-		}
 		r.reporter = holdings.New(a.client, (*line.Engine)(a.queue).Held(), holdings.Worker{
-			Queues: queues, Slots: a.server.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
+			Queues: a.served(), Slots: a.server.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ func (a *Attached) Client() redis.UniversalClient {
 		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
 	})
 	a.watch(server)
+	a.teller.Start(slices.Collect(maps.Keys(a.served())))
 	return server
 }
 
@@ -38,6 +40,14 @@ func (a *Attached) queues() map[string]int {
 	defer a.mu.Unlock()
 	a.fixed = true
 	return maps.Clone(a.cfg.Queues)
+}
+
+// served returns the queues of the servers as asynq has them.
+func (a *Attached) served() map[string]int {
+	if queues := a.queues(); len(queues) > 0 {
+		return queues
+	}
+	return map[string]int{"default": 1}
 }
 
 // serve adds a queue in which a strategy lets tasks wait.
@@ -94,7 +104,11 @@ func (a *Attached) Config() asynq.Config {
 	cfg.Logger = quietLog{cmp.Or[asynq.Logger](cfg.Logger, newPlainLog(os.Stderr)), a.waits}
 	cfg.TaskCheckInterval = broker.CheckInterval
 	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
-	return middleware.ServerConfig(cfg)
+	cfg = middleware.ServerConfig(cfg)
+	if a.teller != nil {
+		cfg.ErrorHandler = a.noting(cfg.ErrorHandler)
+	}
+	return cfg
 }
 
 // forgotten logs once which line is missing, because asynq passes the errors of tasks only to its ErrorHandler.

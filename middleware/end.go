@@ -13,6 +13,7 @@ import (
 func (r *run) ended(ctx context.Context, err error) error {
 	limit, atLimit := errors.AsType[*limitError](err)
 	if atLimit {
+		r.active.Limited()
 		r.seq.quit(ctx)
 		r.endedIn(ctx, limit.conflict)
 		r.keepReason(ctx, limit.outcome)

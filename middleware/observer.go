@@ -31,6 +31,9 @@ const (
 	Woke   EventKind = "woke" // the task Next was woken, or has come back by itself: see Cause
 	// Unavailable: servers cannot be reached, or refuse a command (ACL). Each affected run has one such event.
 	Unavailable EventKind = "unavailable"
+	// Untold: the callback for the end of the task has failed for the last time. See OnArchived and OnCompleted of
+	// attach.Options.
+	Untold EventKind = "untold"
 )
 
 // WakeCause is why a waiting task runs again.
@@ -80,7 +83,7 @@ type Event struct {
 	// Both are below 6 s while they answer. It reports false once the worker is being shut down. It tries to take a lock, at
 	// most once a second, and returns after 2 s at the latest.
 	Reach func(context.Context) (tasks, locks time.Duration, ok bool)
-	Err   error // of Ended; of Unavailable the cause; of Lost and its Released, why the lease was lost
+	Err   error // of Ended and Untold; of Unavailable the cause; of Lost and its Released, why the lease was lost
 }
 
 // Observer receives events. It is called in the goroutine of the task, so it must return quickly, and it must be safe

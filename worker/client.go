@@ -103,6 +103,11 @@ func (c *Client) EnqueueInOrder(
 	return info, err
 }
 
+// Wait waits until a task has ended, and returns its result: see [attach.Producer.Wait]. The task needs a Retention.
+func (c *Client) Wait(ctx context.Context, info *asynq.TaskInfo) ([]byte, error) {
+	return c.producer.Wait(ctx, info)
+}
+
 // EnqueueRaw adds a task with a payload in any format and with headers, both of which may be nil: see [Client.Enqueue].
 func (c *Client) EnqueueRaw(
 	ctx context.Context, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option,

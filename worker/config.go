@@ -96,6 +96,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
+	// OnArchived and OnCompleted hear of each task of the worker's queues that has ended for good: see attach.Options.
+	OnArchived  attach.OnArchived
+	OnCompleted attach.OnCompleted
 	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are as in asynq's Config. The last three are not called
 	// for the errors of tasks that wait ([attach.Waits]).
 	BaseContext    func() context.Context

@@ -88,6 +88,7 @@ func (w *Worker) attach() (err error) {
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
 		AllowSeparateLocks: c.AllowSeparateLocks,
 		DisableReports:     c.DisableReports, Observer: c.Observer, Logger: c.Logger,
+		OnArchived: c.OnArchived, OnCompleted: c.OnCompleted,
 	})
 	return err
 }

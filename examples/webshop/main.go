@@ -1,7 +1,9 @@
-// Command webshop is an HTTP server that enqueues work on orders, and answers 409 with Retry-After while another task works on the order.
+// Command webshop is an HTTP server that enqueues work on orders. It answers 409 with Retry-After while another task works on the order,
+// and can wait for the result of a task.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -46,6 +48,38 @@ func cancel(producer *attach.Producer) http.HandlerFunc {
 	}
 }
 
+// invoice returns the invoice of an order, which a worker makes.
+func invoice(producer *attach.Producer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("id")
+		payload, err := json.Marshal(order{id})
+		if err != nil {
+			http.Error(w, "no such order", http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+		defer cancel()
+		task, err := producer.EnqueueContext(ctx, asynq.NewTask("order:invoice", payload),
+			attach.Keys(middleware.Key("order", id)), asynq.Retention(time.Minute), asynq.MaxRetry(0))
+		var text []byte
+		if err == nil {
+			text, err = producer.Wait(ctx, task)
+		}
+		switch {
+		case errors.Is(err, attach.ErrArchived), errors.Is(err, attach.ErrDiscarded):
+			http.Error(w, "there is no invoice", http.StatusUnprocessableEntity)
+		case err != nil:
+			log.Printf("invoice: %v", err)
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		default:
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			if _, err := w.Write(text); err != nil {
+				log.Printf("invoice: %v", err)
+			}
+		}
+	}
+}
+
 func main() {
 	addr := flag.String("redis", "127.0.0.1:6379", "address of Redis")
 	listen := flag.String("listen", "127.0.0.1:8080", "address of this server")
@@ -62,5 +96,6 @@ func main() {
 func shop(producer *attach.Producer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/cancel", cancel(producer))
+	mux.Handle("POST /orders/{id}/invoice", invoice(producer))
 	return mux
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/ends"
 )
 
 // acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not as the script
@@ -35,8 +37,24 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 			return a, false
 		}
 		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
+		if script == "archive" {
+			a.Message, a.ArchivedAt = textOf(args[1]), textOf(args[2])
+		}
+	case "markAsComplete", "markAsCompleteUnique":
+		if len(args) < 4 {
+			return a, false
+		}
+		a.Message = textOf(args[3])
 	}
 	return a, ok
+}
+
+// textOf returns an argument of a script as Redis gets it.
+func textOf(arg any) string {
+	if bytes, ok := arg.([]byte); ok {
+		return string(bytes)
+	}
+	return fmt.Sprint(arg)
 }
 
 // doneScript ends the run of a task that is then deleted. Nearly every acknowledgement is this one.
@@ -77,6 +95,9 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
 	var lost, ended func() // lost lets the task run again
 	released := false
+	if ok && a.Ends() && script != "" {
+		send = c.ending(&end, script, keys, args)
+	}
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
 			return send(ctx)
@@ -89,6 +110,9 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 					end.Release.Run(ctx, false)
 					end.Release = nil
 				}
+			}
+			if end.Ending == nil && a.Ends() {
+				end.Ending = c.tasks.Ending(a)
 			}
 			var answered bool
 			var err error
@@ -121,6 +145,20 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		return answer(ctx, sum, nil)
 	}
 	return cmd
+}
+
+// ending sends the script that ends a task, where no tasks are fetched with it, with the mark of the end, and the notice for those
+// who wait for it.
+func (c *Conn) ending(end *intake.Acknowledgement, text string, keys []string, args []any) func(context.Context) *redis.Cmd {
+	return func(ctx context.Context) *redis.Cmd {
+		at := slices.Index(keys, asynqwire.Hash(end.Queue, end.ID))
+		keys, args := end.Ending.Arguments(keys, args, at)
+		cmd := ends.Script(text).Run(ctx, c.UniversalClient, keys, args...)
+		if cmd.Err() == nil && end.Ending != nil {
+			end.Ending.Told()
+		}
+		return cmd
+	}
 }
 
 // ackTimeout limits sending an acknowledgement whose context has ended.

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -46,6 +47,8 @@ func (*witness) Left(Fetched) *colocated.Release { return nil }
 func (*witness) Release(Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil
 }
+
+func (w *witness) Ending(Acknowledgement) *ends.Ending { return nil }
 
 func (w *witness) Acknowledge(_ context.Context, a Acknowledgement) (bool, func(), error) {
 	w.mu.Lock()

@@ -3,11 +3,13 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 )
 
 // Options configures a [Conn].
@@ -28,6 +30,8 @@ type Options struct {
 	// Tasks learns of the tasks of the server, and answers their acknowledgements. When nil, every script is asynq's
 	// own.
 	Tasks Tasks
+	// Marks says that ends of tasks are marked: see Tasks.Ending.
+	Marks bool
 	// Locks are taken with the tasks of some Types, and released with their acknowledgements, if they are on the Redis of
 	// the tasks.
 	Locks colocated.Locks
@@ -70,6 +74,8 @@ type Tasks interface {
 	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
 	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
 	Release(a Acknowledgement) (r *colocated.Release, lost func())
+	// Ending returns the mark of a task that is about to end for good, nil for none. It is called before Acknowledge.
+	Ending(a Acknowledgement) *ends.Ending
 }
 
 // Fetched is a task that was fetched.
@@ -92,6 +98,19 @@ type Acknowledgement struct {
 	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
 	// have begun another run since.
 	Repeated bool
+	// Message is asynq's message of the task, if it writes one, and ArchivedAt when the task is archived (s), if it is.
+	Message, ArchivedAt string
+}
+
+// Ends reports whether the task ends for good.
+func (a Acknowledgement) Ends() bool { return a.Archives() || a.Completes() }
+
+// Archives reports whether asynq archives the task.
+func (a Acknowledgement) Archives() bool { return a.Script == "archive" }
+
+// Completes reports whether asynq takes the task for done; also if its handler has revoked it.
+func (a Acknowledgement) Completes() bool {
+	return strings.HasPrefix(a.Script, doneScript) || strings.HasPrefix(a.Script, "mark")
 }
 
 // Requeues reports whether asynq puts the task back because the server shuts down.

@@ -199,6 +199,13 @@ func (d *dummy) script(args []any) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	kind, known := KindOf(name, keys)
+	if _, kept := texts.Load(name); known && kind == Ack && !kept {
+		if sent, _ := args[0].(string); !strings.EqualFold(sent, "eval") {
+			return nil, noScriptError{} // the text comes next, and is at hand from then on
+		}
+		text, _ := args[1].(string)
+		texts.Store(name, text)
+	}
 	if known {
 		d.seen[scripts[name]] = true
 	}

@@ -176,6 +176,8 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 		if e.Fetched {
 			return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, Parked)}
 		}
+	case middleware.Untold:
+		return []Measurement{untold.of(1, kind, queue)}
 	case middleware.Acquired, middleware.Released: // see Append
 	}
 	return nil
@@ -193,7 +195,7 @@ func zeros(kind, queue string) []Measurement {
 	for _, cause := range causes {
 		all = append(all, wakes.of(0, queue, string(cause)))
 	}
-	return append(all, wakesLost.of(0, queue))
+	return append(all, wakesLost.of(0, queue), untold.of(0, kind, queue))
 }
 
 // waited returns what the wait of a task adds when it ends with the task's keys.

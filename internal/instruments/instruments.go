@@ -55,6 +55,10 @@ var (
 		Name: "leases.lost", Help: "Leases that were lost while the handler ran, by the reason.",
 		Labels: []string{labelType, labelQueue, labelReason},
 	}
+	untold = &Instrument{
+		Name: "ends.untold", Labels: []string{labelType, labelQueue},
+		Help: "Ends of tasks that are not told, because OnArchived or OnCompleted has failed for the last time.",
+	}
 )
 
 // The histograms. Waits and holds reach from a millisecond to an hour, the rest from 0.1 ms to half a minute.
@@ -99,7 +103,7 @@ var unreachable = &Instrument{
 
 // Counters returns all counters.
 func Counters() []*Instrument {
-	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled}
+	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled, untold}
 }
 
 // Histograms returns all histograms.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/ends"
 )
 
 // A task that runs is cancelled by word in its hash (cancelField), a message to the processes (cancelChannel), and an entry in
@@ -35,11 +37,21 @@ type Cancellation struct {
 
 // String is the error of the task.
 func (c Cancellation) String() string {
-	text := "railtoken: cancelled by " + c.By
+	text := cancelledBy + c.By
 	if c.Why != "" {
 		text += ": " + c.Why
 	}
 	return text
+}
+
+const cancelledBy = "railtoken: cancelled by "
+
+// CancellationIn returns the cancellation that the last error of a task tells of. It takes what is before the first colon for the
+// name of a person.
+func CancellationIn(lastErr string) (c Cancellation, ok bool) {
+	text, ok := strings.CutPrefix(lastErr, cancelledBy)
+	c.By, c.Why, _ = strings.Cut(text, ": ")
+	return c, ok
 }
 
 // ErrNotAttached reports that a task runs on a server that cannot be told.
@@ -55,8 +67,9 @@ func (e *Engine) Cancel(ctx context.Context, t Task, c Cancellation) (string, er
 	if err != nil {
 		return "", err
 	}
-	how := ending{word: string(word)}
+	how := ending{word: string(word), end: ends.End{State: ends.Deleted, Cause: ends.Cancelled, By: c.By, Why: c.Why}}
 	if !c.Discard {
+		how.end.State = ends.Archived
 		how.added = string(protowire.AppendString(protowire.AppendTag(nil, errorField, protowire.BytesType), c.String()))
 	}
 	what, run, err := e.end(ctx, t, how)

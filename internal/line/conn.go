@@ -11,6 +11,7 @@ import (
 func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	e.runs.plain.Store(opts.Plain)
+	opts.Marks = e.ends != nil
 	opts.Locks, opts.Types = e.locks, &e.types
 	if e.locks != nil {
 		opts.KeysIn = e.parkers.keysIn

@@ -2,19 +2,22 @@ package line
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
 	//go:embed lua/end.lua
 	endSource string
 
-	endScript = redis.NewScript(composed(endSource))
+	endScript = redis.NewScript(rediswire.Compose(ends.Functions, composed(endSource)))
 )
 
 // Ended and Told are what [Engine.Cancel] and [Engine.Drop] return for a task that they have ended, and Cancel for one whose run it
@@ -29,6 +32,7 @@ type ending struct {
 	added string // to the message of a task that is archived; empty to delete the task
 	word  string // for the run of an active task; empty to leave it alone
 	only  string // the key for which the task must wait; empty for any task
+	end   ends.End
 }
 
 // end ends a task that does not run, or leaves word for its run. Then it removes the task from all waiters and its sequence, and
@@ -43,11 +47,14 @@ func (e *Engine) end(ctx context.Context, t Task, how ending) (what, run string,
 	}
 	keys := []string{
 		t.Hash(), asynqwire.Pending(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue), asynqwire.Archived(t.Queue),
+		ends.HeardKey(t.Queue), ends.ArchivedMarks(t.Queue),
 	}
 	if unique, _ := fields[0].(string); unique != "" {
 		keys = append(keys, unique)
 	}
-	args := []any{t.ID, how.added, time.Now().Unix(), how.word, "", ""}
+	now := time.Now()
+	end := ends.Mark{End: how.end, Queue: t.Queue, ID: t.ID, Run: rand.Text(), At: now}
+	args := []any{t.ID, how.added, now.Unix(), how.word, "", "", end.String(), how.end.Cause}
 	if how.only != "" {
 		args[4], args[5] = WaitersKey(how.only), SequenceKey(how.only)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
@@ -64,6 +65,9 @@ type Engine struct {
 	types colocated.Types
 
 	parkers parkers
+
+	ends    Ends          // what becomes of tasks that end; may be nil
+	waiters *ends.Waiters // for the ends of tasks
 }
 
 // unservedQueues is what is known of the queues whose tasks are not fetched, by asynq's own list of its servers: no server

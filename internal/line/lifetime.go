@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
@@ -37,6 +38,7 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
 		inspect: asynq.NewInspectorFromRedisClient(client), messages: subscription.New(client),
 	}
+	e.waiters = ends.NewWaiters(client, e.messages)
 	e.tasks = asynq.NewClientFromRedisClient(broker.NewEnqueuer(client, e.answer))
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -58,6 +60,7 @@ func (e *Engine) Close() error {
 func (e *Engine) CloseBy(deadline time.Time) {
 	_ = e.messages.Close()
 	e.releaseAll()
+	e.waiters.Close()
 	e.mu.Lock()
 	if !e.closed && e.looks != nil {
 		close(e.looks)

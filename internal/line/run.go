@@ -28,6 +28,8 @@ type Run struct {
 	sequence string // its mark when it was fetched: see head.lua
 
 	mu           sync.Mutex
+	failure      error // what asynq has got from it, unless the task waits
+	atLimit      bool  // its task has waited up to a limit
 	parking      *parking
 	claimed      bool      // its handler calls End
 	ended        time.Time // when its handler returned

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // Acknowledgement is asynq's end of a run.
@@ -22,6 +25,8 @@ type Acknowledgement struct {
 	Args      []any
 	// Release is the release of the task's locks, nil for none.
 	Release *colocated.Release
+	// Ending is the mark of the end of the task, nil for none.
+	Ending *ends.Ending
 }
 
 // text returns the text of the script that ends the run.
@@ -69,8 +74,11 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	defer in.end()
 	script := in.ackScript(a.text())
 	// asynq's lease bounds ctx, and is longer than a call may take.
-	got, err := readAcknowledged(in.server.Finish(ctx, a.call(script, at, run, true)))
+	got, err := readAcknowledged(in.server.Finish(ctx, in.ackCall(&a, script, at, run, true)))
 	if !unanswered(err) {
+		if err == nil && got.end == ackDone && a.Ending != nil {
+			a.Ending.Told()
+		}
 		got.release(ctx, a.Release, err, false)
 		switch {
 		case err == nil && got.end == ackOver:
@@ -81,7 +89,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return true, err
 	}
 	if in.repeat(func(ctx context.Context) error {
-		got, err := readAcknowledged(in.server.Run(ctx, a.call(script, at, run, false)))
+		got, err := readAcknowledged(in.server.Run(ctx, in.ackCall(&a, script, at, run, false)))
 		if passes(err) {
 			return err
 		}
@@ -93,15 +101,19 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	return true, err
 }
 
-// call returns the call of ack.lua, to be made once. at is the position of the task's hash in the keys. The first call
+// ackCall returns the call of ack.lua, to be made once. at is the position of the task's hash in the keys. The first call
 // alone wakes tasks, and alone is strict: a lock that has expired since the handler returned was not lost.
-func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, first bool) *pipeline.Call {
+func (in *Intake) ackCall(a *Acknowledgement, script *pipeline.Script, at int, run string, first bool) *pipeline.Call {
 	locks := a.Release
 	if locks == nil {
 		locks = &colocated.Release{}
 	}
 	var held [4]string
-	c := script.CommandOf(10+len(a.Args)+len(locks.Tops), a.Keys, locks.Locks(held[:0]))
+	behind := locks.Locks(held[:0])
+	if in.marks {
+		behind = append(behind, a.marks())
+	}
+	c := script.CommandOf(13+len(a.Args)+len(locks.Tops), a.Keys, behind)
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
 	wakes := 0
@@ -112,7 +124,22 @@ func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, firs
 	for _, top := range locks.Tops {
 		c.Add(top)
 	}
+	switch {
+	case !in.marks:
+	case a.Ending == nil:
+		c.Add("", "", 0)
+	default:
+		c.Add(a.Ending.Member, a.Ending.Archived, ends.Unclaimed.Milliseconds())
+	}
 	return new(pipeline.Call).Of(c, 0, nil)
+}
+
+// marks returns the key of the marks in which the end of the task is noted, or may be.
+func (a *Acknowledgement) marks() string {
+	if a.Ending == nil {
+		return ends.ArchivedMarks(a.Queue)
+	}
+	return a.Ending.Key
 }
 
 // flag returns a truth value as a script reads it.
@@ -201,7 +228,8 @@ func (a acknowledged) release(ctx context.Context, r *colocated.Release, err err
 func (in *Intake) ackScript(text string) *pipeline.Script {
 	known, ok := in.ackScripts.Load(text)
 	if !ok {
-		source := in.parking.source(strings.Replace(ackSource, "--SCRIPT--", text, 1))
+		source := strings.Replace(ackSource, "--MARKS--", strconv.FormatBool(in.marks), 1)
+		source = in.parking.source(rediswire.Compose(ends.Functions, strings.Replace(source, "--SCRIPT--", text, 1)))
 		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(in.fetchWithAcks))
 	}
 	script, _ := known.(*pipeline.Script)

@@ -98,6 +98,8 @@ type Options struct {
 	Tasks Tasks
 	// Parking has tasks parked by the script that would fetch them. When nil, Tasks is asked about all that were refused.
 	Parking *Parking
+	// Marks says that some acknowledgements have an Ending.
+	Marks bool
 }
 
 // Tasks learns of the tasks that an Intake has taken.
@@ -133,6 +135,7 @@ type Intake struct {
 	keysIn   func(message string) string
 	tasks    Tasks
 	parking  *Parking
+	marks    bool
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
@@ -154,7 +157,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, keysIn: opts.KeysIn, tasks: opts.Tasks,
-		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
+		parking: opts.Parking, marks: opts.Marks, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}
 	in.keys = keysOf(in.order.names)

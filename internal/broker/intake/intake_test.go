@@ -16,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -35,6 +36,8 @@ func (*noTasks) Left(broker.Fetched) *colocated.Release { return nil }
 func (*noTasks) Release(broker.Acknowledgement) (*colocated.Release, func()) {
 	return nil, nil
 }
+
+func (*noTasks) Ending(broker.Acknowledgement) *ends.Ending { return nil }
 
 func (*noTasks) Acknowledge(context.Context, broker.Acknowledgement) (bool, func(), error) {
 	return false, nil, nil

@@ -13,6 +13,8 @@
 --       0 when the client does: the first of them takes it, and the others are woken only if the fetch takes them, to follow
 --       that one   7 1 when the locks were handed off: they are not released, none takes them, and another may have released
 --       them since   8 how many locks   9... the token of each
+--       If ends are marked, the marks of the queue follow the locks in the KEYS, and the mark of the end, when the task is
+--       archived and why (see mark), and when others may tell it (ms from now) follow the tokens: '', '' and 0 for none
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
 -- position and the text of each error if there are any. A reply is 1 when the run has ended; or a list: 1, or 0 when the
@@ -21,6 +23,9 @@
 -- each key whose tasks were woken: {its position, tasks left, how many of the woken ones are still pending, their
 -- entries...}. When the run was over, nothing was done but the release and its wakes. An error is that of asynq's script.
 -- READONLY is the error of all: nothing was done then.
+
+-- Whether ends are marked.
+local marks = --MARKS--
 
 -- Runs that done.lua ends, by the key of asynq's count of the day.
 local days = {}
@@ -71,9 +76,22 @@ for i = 1, tonumber(ARGV[1]) do
     read = read + 2
   end
   key, arg = key + keys + held, at + 9 + held
+  if marks then
+    acks[i].marks, acks[i].mark = key, arg
+    key, arg = key + 1, arg + 3
+  end
 end
 local queues = key
+-- The last names are flags of the queues: somebody waits for the end of a task there.
+local flags = #names
+for k = queues, #KEYS - 1, 4 do
+  names[#names + 1] = string.sub(KEYS[k], 1, -8) .. 'awaited'
+end
 local values = calls('MGET', names)
+local awaited = false
+for i = flags + 1, #names do
+  awaited = awaited or values[i]
+end
 
 -- Locks of whose release another caller has heard.
 local heard = {}
@@ -126,6 +144,7 @@ local function finish(a)
   elseif a.lost ~= 0 and ARGV[at + 4] == '1' then
     ended = 2
   else
+    local channels = awaited and call('HGET', task, 'railtoken:awaited')
     local done = acknowledge({unpack(KEYS, a.key, a.key + a.keys - 1)}, {unpack(ARGV, a.arg, at)})
     if done.err then -- the task is not active any more; its hash may still have the run
       if a.held == 0 or not string.find(done.err, 'NOT FOUND', 1, true) then
@@ -134,6 +153,12 @@ local function finish(a)
       ended = 0
     elseif waiters then
       a.task, a.left = task, waiters
+    end
+    if ended == 1 and marks and ARGV[a.mark] ~= '' then
+      mark(KEYS[a.marks], ARGV[a.mark], ARGV[a.mark + 2], task, ARGV[a.mark + 1])
+    end
+    if ended == 1 and channels then
+      notice(channels, task)
     end
     if ended == 1 and ARGV[at + 5] == 'leaves' then
       load()

@@ -1,0 +1,33 @@
+package asynqwire
+
+import (
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// InfoOf returns a task as asynq's Inspector does, from its message. What cannot be read is zero.
+func InfoOf(message string, state asynq.TaskState, result []byte) *asynq.TaskInfo {
+	f := parse([]byte(message))
+	info := &asynq.TaskInfo{
+		ID: f.text(3), Queue: f.text(4), Type: f.text(1), Payload: f.last(2), State: state,
+		MaxRetry: int(f.number(5)), Retried: int(f.number(6)), LastErr: f.text(7), LastFailedAt: f.moment(11),
+		Timeout: time.Duration(f.number(8)) * time.Second, Deadline: f.moment(9), Group: f.text(14),
+		Retention: time.Duration(f.number(12)) * time.Second, CompletedAt: f.moment(13), Result: result,
+	}
+	for _, header := range f[15] {
+		if info.Headers == nil {
+			info.Headers = map[string]string{}
+		}
+		entry := parse(header)
+		info.Headers[entry.text(1)] = entry.text(2)
+	}
+	return info
+}
+
+// TransferredFrom reports whether a task that railtoken has moved to another queue was enqueued in this one. Its message then
+// names both queues, until it runs again.
+func TransferredFrom(message, queue string) bool {
+	queues := parse([]byte(message))[4]
+	return len(queues) > 1 && string(queues[0]) == queue
+}

@@ -1,0 +1,106 @@
+package ends_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+func TestACallbackIsCalledTenTimesAtMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		calls, gaveUp := 0, make(chan int, 2)
+		began := time.Now()
+		teller := ends.NewTeller(ends.Options{
+			Client: client, Logger: slog.New(slog.DiscardHandler),
+			Completed: func(context.Context, ends.Mark, []byte) error { calls++; return errors.New("no network") },
+			GaveUp:    func(ends.Mark, error) { gaveUp <- calls },
+		})
+		teller.Start([]string{"default"})
+		m := ends.Mark{End: ends.End{State: ends.Completed}, Queue: "default", ID: "task", Run: "1", At: began, Message: "\xff\n"}
+		if err := client.ZAdd(t.Context(), m.Key(), redisZ(began.Add(ends.Unclaimed), m)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		teller.Tell(m.String(), m, began)
+		if n := <-gaveUp; n != 10 {
+			t.Errorf("%d calls", n)
+		}
+		if took := time.Since(began); took < time.Minute || took > 5*time.Minute {
+			t.Errorf("in %v", took)
+		}
+		time.Sleep(10 * time.Minute) // virtual
+		if n := client.Exists(t.Context(), m.Key()).Val(); n != 0 || calls != 10 {
+			t.Errorf("%d sets of marks are left, %d calls", n, calls)
+		}
+		teller.Close(time.Now().Add(time.Second))
+	})
+}
+
+// A callback that takes longer than a mark is kept is not told by another server meanwhile, and ends that wait for it in memory
+// are.
+func TestASlowCallbackKeepsItsMark(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		told := map[string]int{}
+		var tellers [2]*ends.Teller
+		done := make(chan string, 100)
+		for i := range tellers {
+			tellers[i] = ends.NewTeller(ends.Options{
+				Client: client, Logger: slog.New(slog.DiscardHandler),
+				Completed: func(_ context.Context, m ends.Mark, _ []byte) error {
+					time.Sleep(20 * time.Second) // virtual
+					done <- m.ID
+					return nil
+				},
+			})
+			tellers[i].Start([]string{"default"})
+		}
+		began := time.Now()
+		const tasks = 64 // twice as many as callbacks of both
+		for i := range tasks {
+			m := ends.Mark{End: ends.End{State: ends.Completed}, Queue: "default", ID: string(rune('A' + i)), At: began}
+			if err := client.ZAdd(t.Context(), m.Key(), redisZ(began.Add(ends.Unclaimed), m)).Err(); err != nil {
+				t.Fatal(err)
+			}
+			tellers[0].Tell(m.String(), m, began)
+		}
+		for range tasks {
+			told[<-done]++
+		}
+		time.Sleep(time.Minute)
+		if len(told) != tasks || len(done) != 0 {
+			t.Errorf("%d of %d are told, %d twice", len(told), tasks, len(done))
+		}
+		if took := time.Since(began); took > 3*time.Minute {
+			t.Errorf("in %v: only one of the servers tells", took)
+		}
+		for _, teller := range tellers {
+			teller.Close(time.Now().Add(time.Second))
+		}
+	})
+}
+
+func TestAMarkIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	m := ends.Mark{
+		End:   ends.End{State: ends.Archived, Cause: "limit", Detail: []byte(`{"a":"\n"}`), By: "ann\n", Why: "w"},
+		Queue: "q}", ID: "i\n", Run: "r", At: time.Unix(1, 2), Tries: 3, Message: "\n\xff\n",
+	}
+	got, err := ends.ParseMark(m.String())
+	if err != nil || got.String() != m.String() || got.Message != m.Message || got.By != m.By || got.ID != m.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"", "{}", "x\ny"} {
+		if _, err := ends.ParseMark(text); err == nil {
+			t.Errorf("%q is a mark", text)
+		}
+	}
+}
