@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -139,26 +140,24 @@ func (t *Teller) lookAtArchive(ctx context.Context, queue string, seen archives)
 	} else if err != nil {
 		return nil, err
 	}
+	// One call, since tasks leave the archive at any moment: asynq keeps 10 000 there at most.
+	tasks, err := t.Client.ZRangeByScoreWithScores(ctx, asynqwire.Archived(queue), &redis.ZRangeBy{
+		Min: strconv.FormatInt(from-int64(overlap.Seconds()), 10), Max: "+inf",
+	}).Result()
+	if err != nil {
+		return nil, err
+	}
 	found := archives{}
-	for page := int64(0); ; page++ {
-		tasks, err := t.Client.ZRangeByScoreWithScores(ctx, asynqwire.Archived(queue), &redis.ZRangeBy{
-			Min: strconv.FormatInt(from-int64(overlap.Seconds()), 10), Max: "+inf", Offset: page * batch, Count: batch,
-		}).Result()
-		if err != nil {
+	var fresh []redis.Z
+	for _, z := range tasks {
+		id, _ := z.Member.(string)
+		if found[id] = int64(z.Score); seen[id] != found[id] {
+			fresh = append(fresh, z)
+		}
+	}
+	for some := range slices.Chunk(fresh, batch) {
+		if err := t.note(ctx, queue, some); err != nil {
 			return nil, err
-		}
-		var fresh []redis.Z
-		for _, z := range tasks {
-			id, _ := z.Member.(string)
-			if found[id] = int64(z.Score); seen[id] != found[id] {
-				fresh = append(fresh, z)
-			}
-		}
-		if err := t.note(ctx, queue, fresh); err != nil {
-			return nil, err
-		}
-		if len(tasks) < batch {
-			break
 		}
 	}
 	if now.Unix() <= from {
@@ -169,9 +168,6 @@ func (t *Teller) lookAtArchive(ctx context.Context, queue string, seen archives)
 
 // note notes the ends of archived tasks that have none.
 func (t *Teller) note(ctx context.Context, queue string, tasks []redis.Z) error {
-	if len(tasks) == 0 {
-		return nil
-	}
 	fields := make([]*redis.SliceCmd, len(tasks))
 	if _, err := t.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, z := range tasks {

@@ -148,7 +148,7 @@ func (t *Teller) hint() {
 func (t *Teller) next() *claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.queued) > 0 {
+	for len(t.queued) > 0 && t.ctx.Err() == nil {
 		c := t.queued[0]
 		t.queued = t.queued[1:]
 		if leasing.Until(c.until) < margin { // another server may have it in a moment
@@ -174,11 +174,13 @@ func (t *Teller) work() {
 // tell calls back, and removes the mark, or has it told again.
 func (t *Teller) tell(c *claim) {
 	result, err := t.result(c.mark)
-	if err == nil {
-		if err = t.call(c.mark, result); err != nil && c.mark.Tries+1 >= triesMost {
-			t.GaveUp(c.mark, err)
-			err = nil
-		}
+	if err != nil { // that is no call: the mark is taken over again
+		t.wrong(t.ctx, err)
+		return
+	}
+	if err = t.call(c.mark, result); err != nil && c.mark.Tries+1 >= triesMost {
+		t.GaveUp(c.mark, err)
+		err = nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), callTimeout)
 	defer cancel()
