@@ -121,7 +121,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField)
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField)
 		lease = p.ZScore(ctx, asynqwire.Lease(t.Queue), t.ID)
 		paused = p.Exists(ctx, asynqwire.Paused(t.Queue))
 		if f.state == "pending" {
@@ -133,7 +133,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 5)
+	text := make([]string, 6)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
@@ -147,6 +147,12 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	for encoded := range strings.SplitSeq(text[0], " ") {
 		if key, ok := rediswire.Decode(encoded); ok {
 			f.keys = append(f.keys, key)
+		}
+	}
+	if c, ok := line.ParseCancellation(text[5]); ok {
+		f.cancelled = "it was cancelled by " + c.By
+		if c.Why != "" {
+			f.cancelled += " (" + c.Why + ")"
 		}
 	}
 	// A call that put the task back has named the run that it has ended.

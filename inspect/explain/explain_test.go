@@ -197,3 +197,18 @@ func TestEachCauseIsExplained(t *testing.T) {
 		})
 	}
 }
+
+// A handler that ignores its context goes on after its task was cancelled.
+func TestACancelledRunSaysByWhom(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t).start()
+	task := s.await(middleware.Acquired, "any", order1)
+	word := `{"by":"ann","why":"the customer has cancelled"}` // without a message, so that its handler goes on
+	if err := s.client.HSet(t.Context(), "asynq:{default}:t:"+task.ID, "railtoken:cancel", word).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got := s.explain(task)
+	if want := "cancelled by ann (the customer has cancelled), and its handler has not returned"; !strings.Contains(got.Why, want) {
+		t.Errorf("%q does not say %q", got.Why, want)
+	}
+}

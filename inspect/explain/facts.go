@@ -37,6 +37,7 @@ type facts struct {
 	waiters   int
 	conflicts int
 	first     time.Time // its first refusal
+	cancelled string    // by whom and why, if it is to end when its run ends
 	putBack   bool      // its last run has not failed, but was to run again
 	postponed bool      // its last run ended because lock servers could not be reached
 

@@ -23,6 +23,9 @@ func words(e *Explanation, f facts) {
 		e.Expected = "never"
 	case Running:
 		e.Why, e.Expected = "its handler runs"+inWorker(f)+ofKey(f), "it has started"
+		if f.cancelled != "" {
+			e.Why += "; " + f.cancelled + ", and its handler has not returned yet"
+		}
 		if f.holds && f.waiters > 0 {
 			e.Remedy = ofLongHold(f)
 		}

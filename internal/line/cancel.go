@@ -16,11 +16,12 @@ import (
 	"github.com/railtoken/railtoken/internal/ends"
 )
 
-// A task that runs is cancelled by word in its hash (cancelField), a message to the processes (cancelChannel), and an entry in
+// A task that runs is cancelled by word in its hash (CancelField), a message to the processes (cancelChannel), and an entry in
 // the sorted set of cancellations that are not known to be over (cancelsKey), by when they were asked for (ms). The word is what
 // counts. The message may be lost: then the run learns of it by the entry.
 const (
-	cancelField   = "railtoken:cancel"
+	// CancelField is the word in the hash of a task.
+	CancelField   = "railtoken:cancel"
 	cancelsKey    = "railtoken:cancelled"
 	cancelChannel = "railtoken:cancel"
 	// cancelsLook is the time between two looks at the entries, and cancelsMost how many are read in one round trip.
@@ -52,6 +53,11 @@ func CancellationIn(lastErr string) (c Cancellation, ok bool) {
 	text, ok := strings.CutPrefix(lastErr, cancelledBy)
 	c.By, c.Why, _ = strings.Cut(text, ": ")
 	return c, ok
+}
+
+// ParseCancellation reads what a task's hash has in [CancelField].
+func ParseCancellation(word string) (c Cancellation, ok bool) {
+	return c, json.Unmarshal([]byte(word), &c) == nil
 }
 
 // ErrNotAttached reports that a task runs on a server that cannot be told.
@@ -119,7 +125,7 @@ func (e *Engine) lookAtCancels(ctx context.Context, entries []string) error {
 	found := make([]*redis.SliceCmd, len(entries))
 	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, entry := range entries {
-			found[i] = p.HMGet(ctx, taskOf(entry).Hash(), asynqwire.StateField, cancelField, asynqwire.PendingSinceField)
+			found[i] = p.HMGet(ctx, taskOf(entry).Hash(), asynqwire.StateField, CancelField, asynqwire.PendingSinceField)
 		}
 		return nil
 	})
@@ -132,9 +138,9 @@ func (e *Engine) lookAtCancels(ctx context.Context, entries []string) error {
 		state, _ := fields[0].(string)
 		word, _ := fields[1].(string)
 		name, _ := fields[2].(string)
-		var c Cancellation
+		c, ok := ParseCancellation(word)
 		switch {
-		case json.Unmarshal([]byte(word), &c) != nil: // the task is gone, or was enqueued again
+		case !ok: // the task is gone, or was enqueued again
 			errs = append(errs, e.client.ZRem(ctx, cancelsKey, entry).Err())
 		case state == "active":
 			if r := e.runs.of(t); r != nil && r.nonce == name {
@@ -153,7 +159,7 @@ func (e *Engine) lookAtCancels(ctx context.Context, entries []string) error {
 
 // uncancel removes what a cancellation that is over has left.
 func (e *Engine) uncancel(ctx context.Context, t Task) error {
-	return errors.Join(e.client.HDel(ctx, t.Hash(), cancelField).Err(), e.client.ZRem(ctx, cancelsKey, t.Entry()).Err())
+	return errors.Join(e.client.HDel(ctx, t.Hash(), CancelField).Err(), e.client.ZRem(ctx, cancelsKey, t.Entry()).Err())
 }
 
 // OnCancel has cancelled called when the task is cancelled, from another goroutine, and at once if it was already. It must be
