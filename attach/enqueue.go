@@ -177,7 +177,7 @@ func (p *Producer) decide(
 		if d.Delay <= 0 {
 			d.Delay = middleware.Requeue{}.Decide(conflict).Delay
 		}
-		if d.Outcome <= middleware.Discard {
+		if d.Outcome <= middleware.Complete {
 			err := refusal(task, held, now)
 			p.observe(ctx, middleware.Refused, delayqueue.Task{}, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Ended, delayqueue.Task{}, task, add.Keys, held, err)

@@ -25,7 +25,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 			return nil, r.park(ctx, d, held)
 		case d.Outcome < Archive || d.Outcome > WaitInSlot:
 			return nil, r.undecided(ctx, held, fmt.Errorf("middleware: the strategy returned the outcome %q, "+
-				"which it cannot choose: return Archive, Retry, Discard, Park or WaitInSlot", d.Outcome))
+				"which it cannot choose: return Archive, Retry, Discard, Complete, Park or WaitInSlot", d.Outcome))
 		default:
 			return nil, r.conflict(held, d.Outcome, 0)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// record is a [ConflictError] as it is stored in the result of an archived task.
+// record is a [ConflictError] as it is stored in the result of a task that it has ended.
 type record struct {
 	Queue        string           `json:"queue"`
 	ID           string           `json:"id"`
@@ -45,18 +45,20 @@ func (e *ConflictError) result() []byte {
 	return b
 }
 
-// ParseConflict reads from a task's result (asynq.TaskInfo.Result) why the task was archived: the key, its holder, the
-// limit that was reached, and how often and for how long the task was refused. It returns an error for any other
-// result, such as that of a task that was archived for another reason. The example of [ReplayConflicts] shows where to
-// find results.
+// ParseConflict reads from a task's result (asynq.TaskInfo.Result) why the task was archived, or completed without a run: the
+// key, its holder, the limit that was reached, and how often and for how long the task was refused. It returns an error for any
+// other result, such as that of a task that was archived for another reason. The example of [ReplayConflicts] shows where
+// to find results.
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
-	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {
+	err := json.Unmarshal(result, &rec)
+	outcome, known := map[string]Outcome{Archive.String(): Archive, Complete.String(): Complete}[rec.Outcome]
+	if err != nil || !known || rec.Key == "" {
 		return nil, fmt.Errorf("middleware: the result of the task has no conflict (%d bytes)", len(result))
 	}
 	retryAfter := time.Duration(rec.RetryAfterMS) * time.Millisecond
 	e := &ConflictError{
-		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive,
+		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: outcome,
 		Limit: rec.Limit, Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
 		RetryAfter: retryAfter, Held: time.Duration(rec.HeldMS) * time.Millisecond,
 		Holder: locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: retryAfter},

@@ -34,6 +34,9 @@ func (r *run) ended(ctx context.Context, err error) error {
 	}
 	r.endedIn(ctx, conflict)
 	r.keepReason(ctx, err)
+	if conflict.Outcome == Complete {
+		return nil
+	}
 	return err
 }
 
@@ -49,10 +52,10 @@ func (r *run) undecided(ctx context.Context, held *locking.HeldError, err error)
 	return err
 }
 
-// keepReason writes why a conflict archives the task into the task's result, for [ParseConflict].
+// keepReason writes why a conflict archives or completes the task into the task's result, for [ParseConflict].
 func (r *run) keepReason(ctx context.Context, outcome error) {
 	conflict, ok := errors.AsType[*ConflictError](outcome)
-	if !ok || conflict.Outcome != Archive {
+	if !ok || conflict.Outcome != Archive && conflict.Outcome != Complete {
 		return
 	}
 	if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {

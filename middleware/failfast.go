@@ -3,10 +3,11 @@ package middleware
 import "fmt"
 
 // FailFast ends a task in conflict at once, with a [ConflictError] that names the key and its holder. Use it when a
-// person or a caller waits for the result. The zero value archives the task.
+// person or a caller waits for the result, or with [Complete] when the task is needless while another one runs. The zero value archives
+// the task.
 type FailFast struct {
-	// Outcome is what happens to the task: [Archive], [Discard], or [Retry]. With Retry the conflict is a failure and
-	// uses up a retry, so that asynq archives the task after its last attempt; [Requeue] waits without that.
+	// Outcome is what happens to the task: [Archive], [Discard], [Complete], or [Retry]. With Retry the conflict is a failure
+	// and uses up a retry, so that asynq archives the task after its last attempt; [Requeue] waits without that.
 	Outcome Outcome
 }
 
@@ -15,8 +16,8 @@ func (f FailFast) Decide(Conflict) Decision { return Decision{Outcome: f.Outcome
 
 // Validate returns what is wrong with the Outcome, or nil.
 func (f FailFast) Validate() error {
-	if f.Outcome < Archive || f.Outcome > Discard {
-		return fmt.Errorf("middleware: FailFast.Outcome is %d: use Archive, Retry or Discard", f.Outcome)
+	if f.Outcome < Archive || f.Outcome > Complete {
+		return fmt.Errorf("middleware: FailFast.Outcome is %d: use Archive, Retry, Discard or Complete", f.Outcome)
 	}
 	return nil
 }

@@ -173,6 +173,7 @@ func TestEveryConflictHasAnEvent(t *testing.T) {
 		"archive":    {middleware.FailFast{}, 3, []middleware.Outcome{middleware.Archive}},
 		"retry":      {middleware.FailFast{Outcome: middleware.Retry}, 0, []middleware.Outcome{middleware.Retry}},
 		"discard":    {middleware.FailFast{Outcome: middleware.Discard}, 3, []middleware.Outcome{middleware.Discard}},
+		"complete":   {middleware.FailFast{Outcome: middleware.Complete}, 0, []middleware.Outcome{middleware.Complete}},
 		"wait, fail": {middleware.Wait{}.Then(middleware.FailFast{}), 3, []middleware.Outcome{middleware.Archive}},
 		"park":       {bounded, 3, []middleware.Outcome{middleware.Park, middleware.Archive}},
 		"park, call": {taken, 3, []middleware.Outcome{middleware.Park, middleware.Archive}},

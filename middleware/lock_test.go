@@ -147,6 +147,32 @@ func TestFailFastDiscardDeletesTheTask(t *testing.T) {
 	r.gone(task)
 }
 
+// The task is done: it keeps its retries, and with a Retention tells why it has not run.
+func TestFailFastCompleteEndsTheTaskWithoutARun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t).Client(t))
+	r.hold("order:1")
+	r.serve(r.options(middleware.FailFast{Outcome: middleware.Complete}), asynq.Config{}, func(context.Context, *asynq.Task) error {
+		t.Error("it has run beside the holder")
+		return nil
+	})
+	forgotten := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
+	r.events.await(t, 1, ended(middleware.Complete))
+	r.gone(forgotten)
+	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0), asynq.Retention(time.Hour))
+	info := r.settled(task, asynq.TaskStateCompleted)
+	conflict, err := middleware.ParseConflict(info.Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conflict.Outcome != middleware.Complete || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" {
+		t.Errorf("its result is %+v", conflict)
+	}
+	if info.LastErr != "" {
+		t.Errorf("its last error is %q", info.LastErr)
+	}
+}
+
 func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))

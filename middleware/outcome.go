@@ -14,6 +14,9 @@ const (
 	Retry
 	// Discard deletes the task. Only an event and asynq's log mention it.
 	Discard
+	// Complete has asynq complete the task without running it: another run does what the task asks for. If the task has a
+	// Retention, its result says so: see [ParseConflict].
+	Complete
 	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy
 	// names. It uses up no retry, even on the last attempt.
 	Park
@@ -28,5 +31,5 @@ func (o Outcome) String() string {
 	if o < Archive || o > NotEnqueued {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
-	return [...]string{"archived", "failed", "discarded", "parked", "waiting in its slot", "not enqueued"}[o]
+	return [...]string{"archived", "failed", "discarded", "completed", "parked", "waiting in its slot", "not enqueued"}[o]
 }

@@ -40,7 +40,7 @@ type Conflict struct {
 
 // Decision is what a [Strategy] decides. Fields that do not belong to the Outcome are ignored.
 type Decision struct {
-	// Outcome is Archive, Retry, Discard, Park or WaitInSlot. Any other value is an error: a handler's task fails with
+	// Outcome is Archive, Retry, Discard, Complete, Park or WaitInSlot. Any other value is an error: a handler's task fails with
 	// it, and a producer does not enqueue the task.
 	Outcome Outcome
 

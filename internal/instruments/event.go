@@ -22,6 +22,8 @@ const (
 	outcomeFailed = "failed"
 	outcomeLimit  = "limit"
 
+	outcomeCompleted = "completed" // without a run: see middleware.Complete
+
 	outcomeCancelled = "cancelled" // of a wait; runs have a counter of their own
 )
 
@@ -31,7 +33,7 @@ const Parked = "parked"
 // The values of labels that a task's counters have. They are created at zero with the first task of its type and queue that gets its keys: a
 // rate or an increase does not see the first event of a series that begins with it.
 var (
-	outcomes = []string{Parked, outcomeWaited, outcomeFailed, outcomeLimit}
+	outcomes = []string{Parked, outcomeWaited, outcomeFailed, outcomeLimit, outcomeCompleted}
 	reasons  = []string{reasonTaken, reasonExpired, reasonMaxHold, reasonDeposed}
 	causes   = []middleware.WakeCause{
 		middleware.ByRelease, middleware.ByRepair, middleware.ByTimer,
@@ -223,6 +225,8 @@ func OutcomeOf(err error) string {
 		return outcomeLimit
 	case ok && conflict.Outcome == middleware.Park:
 		return Parked
+	case ok && conflict.Outcome == middleware.Complete:
+		return outcomeCompleted
 	}
 	return outcomeFailed
 }

@@ -38,7 +38,7 @@ var (
 	}
 	conflicts = &Instrument{
 		Name:   "conflicts",
-		Help:   "Conflicts by what became of the task: parked, waited until it got its keys, failed, or reached a limit.",
+		Help:   "Conflicts by what became of the task: parked, waited until it got its keys, failed, was completed without a run, or reached a limit.",
 		Labels: []string{labelType, labelQueue, labelOutcome},
 	}
 	wakes = &Instrument{
