@@ -317,6 +317,9 @@ func (h *headRig) play(scene string, row headRow, fate fate) {
 		if !row.fails || h.order == middleware.StrictFIFO && row.retries > 0 {
 			h.events.await(h, 2, parked)
 		}
+		if row.fails && row.retries > 0 { // those behind it may be parked before asynq has heard of its end
+			h.settled(h.head, asynq.TaskStateRetry)
+		}
 		row.becomes(h)
 	}
 	switch fate {
