@@ -109,3 +109,36 @@ func TestOnlyOnePackageTellsRedisErrorsApart(t *testing.T) {
 		})
 	})
 }
+
+// A program that needs locks alone does not get asynq.
+func TestLocksNeedNoAsynq(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/railtoken/railtoken/"
+	imports := map[string][]string{}
+	productFiles(t, "-", func(path string, file *ast.File) {
+		for _, each := range file.Imports {
+			imports[module+filepath.ToSlash(filepath.Dir(path))] = append(imports[module+filepath.ToSlash(filepath.Dir(path))], text(each.Path))
+		}
+	})
+	seen := map[string]bool{}
+	var follow func(pkg string, way []string)
+	follow = func(pkg string, way []string) {
+		way = append(way, pkg)
+		if strings.HasPrefix(pkg, "github.com/hibiken/asynq") {
+			t.Errorf("locks need asynq: %s", strings.Join(way, " imports "))
+		}
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for _, next := range imports[pkg] {
+			follow(next, slices.Clone(way))
+		}
+	}
+	for _, pkg := range []string{"locking", "fence", "pglock", "etcdlock"} {
+		if len(imports[module+pkg]) == 0 {
+			t.Errorf("there is no package %s", pkg)
+		}
+		follow(module+pkg, nil)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
@@ -149,7 +148,7 @@ func (h hearing) Ending(e line.FinalRun) *ends.Ending {
 	case !h.Hears(m.State):
 		return nil
 	case m.State == ends.Archived && !e.Known:
-		m.End = foundReason(asynqwire.InfoOf(e.Message, asynq.TaskStateArchived, nil), true).end(m.State)
+		m.End = foundReason(ends.InfoOf(e.Message, asynq.TaskStateArchived, nil), true).end(m.State)
 	case m.State != ends.Completed:
 		m.End = reasonOf(e).end(m.State)
 	}
@@ -165,7 +164,7 @@ func (a *Attached) hear() {
 	opts := ends.Options{
 		Client: a.client, Logger: o.Logger, GaveUp: a.untold,
 		Found: func(message string, result []byte, byServer bool) ends.End {
-			return foundReason(asynqwire.InfoOf(message, asynq.TaskStateArchived, result), byServer).end(ends.Archived)
+			return foundReason(ends.InfoOf(message, asynq.TaskStateArchived, result), byServer).end(ends.Archived)
 		},
 	}
 	if o.OnArchived != nil {

@@ -97,7 +97,7 @@ func (p *Producer) Wait(ctx context.Context, info *asynq.TaskInfo) ([]byte, erro
 		return nil, fmt.Errorf("%w (task %s)", ErrNoRetention, t)
 	}
 	outcome, err := p.engine().Await(ctx, t, func(message string) error {
-		if asynqwire.InfoOf(message, 0, nil).Retention < time.Second {
+		if asynqwire.ReadInfo(message).Retention < time.Second {
 			return ErrNoRetention
 		}
 		return nil
@@ -116,7 +116,7 @@ func (p *Producer) Wait(ctx context.Context, info *asynq.TaskInfo) ([]byte, erro
 	}
 	ended := &EndedError{Task: delayqueue.Task(t)}
 	if outcome.State == ends.Archived {
-		ended.Info = asynqwire.InfoOf(outcome.Message, asynq.TaskStateArchived, outcome.Result)
+		ended.Info = ends.InfoOf(outcome.Message, asynq.TaskStateArchived, outcome.Result)
 		ended.Reason = foundReason(ended.Info, outcome.ByServer)
 		if outcome.Cause != "" {
 			ended.Reason.Cause = EndCause(outcome.Cause)

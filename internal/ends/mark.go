@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/railtoken/railtoken/internal/asynqwire"
 )
 
 // State is what became of a task.
@@ -84,7 +82,7 @@ func (m Mark) Info(result []byte) *asynq.TaskInfo {
 	state := map[State]asynq.TaskState{
 		Archived: asynq.TaskStateArchived, Completed: asynq.TaskStateCompleted, Deleted: asynq.TaskStateActive,
 	}[m.State]
-	info := asynqwire.InfoOf(m.Message, state, result)
+	info := InfoOf(m.Message, state, result)
 	info.ID, info.Queue = m.ID, m.Queue
 	if m.State == Completed && info.CompletedAt.IsZero() {
 		info.CompletedAt = m.At
