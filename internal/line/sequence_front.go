@@ -85,18 +85,22 @@ type departure struct {
 	front  []member // the first tasks
 }
 
-// remove runs sequence_remove.lua, and then removes gone tasks that were parked from the index, which may be on another
-// server. An entry that stays there counts until a later check finds that it is gone.
+// remove runs sequence_remove.lua. On a Cluster it then removes gone tasks that were parked from the index, which may be on
+// another server: an entry that stays there counts until a later check finds that it is gone.
 func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone []member) (d departure, err error) {
 	args := append([]any{looks, leaver}, pairsOf(gone)...)
-	r := replyOf(sequenceRemoveScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, args...))
+	names := []string{SequenceKey(key), WaitersKey(key)}
+	if !e.steps {
+		names = append(names, e.index)
+	}
+	r := replyOf(sequenceRemoveScript.Run(ctx, e.client, names, args...))
 	parked, out, begun := r.number(), r.number(), r.yes()
 	waits := r.texts(r.number())
 	front := r.members()
 	if r.err != nil {
 		return d, r.err
 	}
-	if out > 0 {
+	if out > 0 && e.steps {
 		if err := e.client.ZRem(ctx, e.index, entriesOf(gone)...).Err(); err != nil {
 			e.log.WarnContext(ctx,
 				"a task that no longer waits still counts as parked, until it is found to be gone", "error", err)

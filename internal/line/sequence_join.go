@@ -94,7 +94,7 @@ func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions,
 ) (at entry, err error) {
 	names := []string{SequenceKey(key), WaitersKey(key)}
 	if !e.steps {
-		names = append(names, t.Hash())
+		names = append(names, t.Hash(), e.index)
 	}
 	before := ""
 	if !opts.At.IsZero() {
@@ -105,7 +105,7 @@ func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions,
 	at.ahead, at.at, at.made, at.parked = r.number(), r.moment(), r.yes(), r.yes()
 	at.firstAt, at.firstParked, at.firstBegun = r.moment(), r.yes(), r.yes()
 	at.front = r.members()
-	if err = r.err; err == nil && at.parked {
+	if err = r.err; err == nil && at.parked && e.steps {
 		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
 	}
 	if err != nil {

@@ -2,7 +2,8 @@
 -- same position, and no task may pass another between its arrival and the answer. It begins with sequence.lua, and on one node
 -- with head.lua.
 --
--- KEYS  1 sequence of the key   2 waiters of the key   3 on one node, hash of the member's task
+-- KEYS  1 sequence of the key   2 waiters of the key   3 on one node, hash of the member's task, and 4 the index of all
+--       parked tasks
 -- ARGV  1 member   2 position that the member had before (us), or ''   3 how many of those in front to name
 --       4 1 when the member's run has just begun: it is not parked any more   5 1 when it works as soon as it is first
 --       6 on one node, how the task joins (enlist); on a Cluster, what enlist has returned
@@ -22,6 +23,9 @@ end
 local parked = 0
 if ARGV[4] == '1' then
   parked = redis.call('ZREM', KEYS[2], member)
+  if parked == 1 and KEYS[4] then
+    redis.call('ZREM', KEYS[4], member)
+  end
 end
 for i = 7, #ARGV, 2 do
   if redis.call('ZSCORE', sequence, ARGV[i]) == ARGV[i + 1] then

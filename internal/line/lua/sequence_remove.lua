@@ -1,7 +1,7 @@
 -- Removes tasks from the sequence of a key and returns its new front. It must be atomic: if two tasks that leave at the
 -- same time each found the other one first, the next task would not be woken.
 --
--- KEYS  1 sequence of the key   2 waiters of the key
+-- KEYS  1 sequence of the key   2 waiters of the key   3 on one node, the index of all parked tasks
 -- ARGV  1 how many of the first to name   2 member that leaves, or ''
 --       3... members that are gone and the scores that they had: one that has joined again since stays
 --
@@ -18,7 +18,11 @@ end
 for i = 3, #ARGV, 2 do
   if redis.call('ZSCORE', KEYS[1], ARGV[i]) == ARGV[i + 1] then
     redis.call('ZREM', KEYS[1], ARGV[i])
-    parked = parked + redis.call('ZREM', KEYS[2], ARGV[i])
+    local waited = redis.call('ZREM', KEYS[2], ARGV[i])
+    if waited == 1 and KEYS[3] then
+      redis.call('ZREM', KEYS[3], ARGV[i])
+    end
+    parked = parked + waited
   end
 end
 local front, waits, begun = redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[1]) - 1, 'WITHSCORES'), {}, 0
