@@ -127,8 +127,8 @@ func (afterLeaving) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (a afterLeaving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		args := cmd.Args() // evalsha, hash, 2 keys: the sequence and the waiters; how many to name, and the leaver
-		if strings.HasPrefix(cmd.Name(), "eval") && len(args) > 6 && fmt.Sprint(args[2]) == "2" && args[3] == a.sequence && args[6] != "" && err == nil {
+		args := cmd.Args() // evalsha, hash, 3 keys: the sequence, the waiters and the index; how many to name, and the leaver
+		if strings.HasPrefix(cmd.Name(), "eval") && len(args) > 7 && fmt.Sprint(args[2]) == "3" && args[3] == a.sequence && args[7] != "" && err == nil {
 			a.once.Do(a.do)
 		}
 		return err
