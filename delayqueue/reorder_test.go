@@ -191,6 +191,19 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 	}
 }
 
+// It would wait for ever otherwise: no server can run it.
+func TestATaskThatHasLostItsMessageIsDropped(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	task := r.inLine("k", "damaged")[0]
+	hash := "asynq:{default}:t:" + task.ID
+	r.OK(r.Client.HDel(t.Context(), hash, "msg").Err())
+	r.OK(r.inspector.Drop(t.Context(), task))
+	if n := r.Client.Exists(t.Context(), hash, "asynq:{default}:retry", "railtoken:parked").Val(); n != 0 {
+		t.Errorf("%d of its keys are left", n)
+	}
+}
+
 // Every wake takes one of those that wait, and every task is either woken or dropped: else a wake was swallowed, or a
 // task stranded.
 func TestDropsAndReordersSwallowNoWake(t *testing.T) {

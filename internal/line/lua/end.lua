@@ -14,7 +14,7 @@
 -- The names and fields of the task's keys are asynq's own (v0.26), as in its deleteTaskCmd and archiveTaskCmd.
 local task, id, added = KEYS[1], ARGV[1], ARGV[2]
 local found = redis.call('HMGET', task, 'state', 'msg', 'railtoken:wait', 'railtoken:sequence', 'pending_since')
-local state, message = found[1], found[2]
+local state, message = found[1], found[2] or '' -- a damaged task can still be dropped
 if not state then
   return {'gone'}
 end
