@@ -287,7 +287,7 @@ func TestEndsOutliveLostReplies(t *testing.T) {
 	t.Cleanup(func() { _ = a.Close() })
 	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(fails)))
 	for i := range tasks {
-		_, err := r.tasks.Enqueue(asynq.NewTask([]string{"skip", "ok"}[i%2], []byte(fmt.Sprint(i%20))), asynq.TaskID(fmt.Sprint(i)))
+		_, err := r.tasks.Enqueue(asynq.NewTask([]string{"skip", "ok"}[i%2], fmt.Append(nil, i%20)), asynq.TaskID(fmt.Sprint(i)))
 		ok(t, err)
 	}
 	seen := map[string]bool{}

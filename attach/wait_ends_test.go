@@ -139,7 +139,7 @@ func TestAThousandWaitersHearOfEndsAtOnce(t *testing.T) {
 		return n == waiters
 	})
 	subscribed := 0
-	for _, line := range strings.Split(r.client.ClientList(t.Context()).Val(), "\n") {
+	for line := range strings.SplitSeq(r.client.ClientList(t.Context()).Val(), "\n") {
 		if strings.Contains(line, "name=waiters") && !strings.Contains(line, " sub=0 ") {
 			subscribed++
 		}
