@@ -58,7 +58,7 @@ type Config struct {
 	SlotBudget int
 
 	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. The server
-	// checks after 0.66 to 0.94 of it, and at once when this worker has woken a task. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// checks after 0.72 to 0.98 of it, and at once when this worker has woken a task. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
 	// DelayedTaskCheckInterval is the time between two checks for delayed tasks; 1 s when zero.
 	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.

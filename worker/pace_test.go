@@ -48,8 +48,8 @@ func TestAnIdleWorkerLooksNoMoreOftenThanItsInterval(t *testing.T) {
 				time.Sleep(seconds * time.Second)
 				each := float64(c.looks.Load()-before) / seconds // one command looks at all queues
 				t.Logf("%.1f looks a second", each)
-				if each > 20/0.66 || each < 20/0.94 {
-					t.Errorf("the server looks %.1f times a second, want once in 0.66 to 0.94 of 50ms: about 25 times", each)
+				if each > 20/0.72 || each < 20/0.98 {
+					t.Errorf("the server looks %.1f times a second, want once in 0.72 to 0.98 of 50ms: about 25 times", each)
 				}
 			})
 		})

@@ -60,10 +60,10 @@ func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
 	return false
 }
 
-// pause waits for between 0.66 and 0.94 of the interval, so that servers do not check in step. It reports
+// pause waits for between 0.72 and 0.98 of the interval, so that servers do not check in step. It reports
 // whether a task may have come.
 func (p *pacer) pause(ctx context.Context) (come bool) {
-	timer := time.NewTimer(max(p.interval*66/100+rand.N(max(p.interval*28/100, 1))-2*CheckInterval, 0))
+	timer := time.NewTimer(max(p.interval*72/100+rand.N(max(p.interval*26/100, 1))-2*CheckInterval, 0))
 	defer timer.Stop()
 	stopping := p.stopping
 	if p.stopped.Load() {

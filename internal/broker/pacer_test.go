@@ -78,8 +78,8 @@ func TestAPauseIsShorterThanTheIntervalAndRandom(t *testing.T) {
 			took := time.Since(began) + 2*CheckInterval
 			least, most = min(least, took), max(most, took)
 		}
-		if least < interval*66/100 || most > interval*94/100 || most-least < interval/4 {
-			t.Errorf("the pauses are from %v to %v, want from 0.66 to 0.94 of %v", least, most, interval)
+		if least < interval*72/100 || most > interval*98/100 || most-least < interval/4 {
+			t.Errorf("the pauses are from %v to %v, want from 0.72 to 0.98 of %v", least, most, interval)
 		}
 		if got := p.looks; got != 1500 {
 			t.Errorf("%d fetches in 500 looks", got)
