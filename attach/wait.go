@@ -97,7 +97,7 @@ func (p *Producer) Wait(ctx context.Context, info *asynq.TaskInfo) ([]byte, erro
 		return nil, fmt.Errorf("%w (task %s)", ErrNoRetention, t)
 	}
 	outcome, err := p.engine().Await(ctx, t, func(message string) error {
-		if asynqwire.ReadInfo(message).Retention < time.Second {
+		if asynqwire.ReadMessage(message).Retention < time.Second {
 			return ErrNoRetention
 		}
 		return nil

@@ -104,7 +104,7 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 // read notes what asynq says.
 func (f *facts) read(info asynqwire.Task) {
 	f.state, f.taskType, f.deadline = info.State, info.Type, info.Deadline
-	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.Retry, info.LastErr, info.LastFailedAt
+	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.MaxRetry, info.LastErr, info.LastFailedAt
 	if f.lastErr == line.WaitText {
 		f.lastErr = ""
 	}

@@ -3,6 +3,7 @@ package asynqwire_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ func TestAReaderSeesWhatTheInspectorSees(t *testing.T) {
 	t.Cleanup(func() { close(end); s.Shutdown() })
 	enqueue(t, client, "run", asynq.TaskID("run"), asynq.Queue("mail"))
 	enqueue(t, client, "fail", asynq.TaskID("fail"), asynq.MaxRetry(5))
-	enqueue(t, client, "later", asynq.TaskID("later"), asynq.ProcessIn(time.Hour), asynq.Deadline(time.Now().Add(2*time.Hour)))
+	enqueue(t, client, "later", asynq.TaskID("later"), asynq.ProcessIn(time.Hour), asynq.Deadline(time.Now().Add(2*time.Hour)),
+		asynq.Retention(time.Hour), asynq.Timeout(time.Minute))
 	redistest.Receive(t, began, 30*time.Second)
 	inspector := asynq.NewInspectorFromRedisClient(client)
 	until(t, func() bool {
@@ -60,7 +62,9 @@ func TestAReaderSeesWhatTheInspectorSees(t *testing.T) {
 				t.Fatalf("%s: found %v, error %v", id, found, err)
 			}
 			if got.Type != info.Type || got.State != info.State.String() || got.LastErr != info.LastErr ||
-				got.Retry != info.MaxRetry || got.Retried != info.Retried || !got.LastFailedAt.Equal(info.LastFailedAt) ||
+				got.ID != info.ID || got.Queue != info.Queue || string(got.Payload) != string(info.Payload) || !maps.Equal(got.Headers, info.Headers) ||
+				got.Timeout != info.Timeout || got.Retention != info.Retention ||
+				got.MaxRetry != info.MaxRetry || got.Retried != info.Retried || !got.LastFailedAt.Equal(info.LastFailedAt) ||
 				!got.Deadline.Equal(info.Deadline) ||
 				(got.State == "retry" || got.State == "scheduled") && !got.NextProcessAt.Equal(info.NextProcessAt) {
 				t.Errorf("%+v, and asynq's Inspector says %+v", got, info)
@@ -88,7 +92,7 @@ func TestAReaderSeesWhatTheInspectorSees(t *testing.T) {
 
 func enqueue(t *testing.T, client *redis.Client, taskType string, opts ...asynq.Option) {
 	t.Helper()
-	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask(taskType, nil), opts...); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTaskWithHeaders(taskType, []byte("an order"), map[string]string{"trace": "7"}), opts...); err != nil {
 		t.Fatal(err)
 	}
 }

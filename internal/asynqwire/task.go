@@ -8,16 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Task is what asynq knows of a task. Times are zero where there is none.
+// Task is what asynq knows of a task.
 type Task struct {
-	Type           string
-	State          string // in asynq's words
-	Retry, Retried int
-	LastErr        string
-	LastFailedAt   time.Time
-	Deadline       time.Time
-	NextProcessAt  time.Time // in the states retry and scheduled
-	Result         []byte
+	Message
+
+	State         string    // in asynq's words
+	NextProcessAt time.Time // in the states retry and scheduled, else zero
+	Result        []byte
 }
 
 // TaskOf returns what asynq knows of a task; found is false if that is nothing.
@@ -38,11 +35,7 @@ func TaskOf(ctx context.Context, client redis.UniversalClient, queue, id string)
 	if !known {
 		return t, false, nil
 	}
-	f := parse([]byte(message))
-	t = Task{
-		Type: f.text(1), Retry: int(f.number(5)), Retried: int(f.number(6)), LastErr: f.text(7),
-		LastFailedAt: f.moment(11), Deadline: f.moment(9),
-	}
+	t.Message = ReadMessage(message)
 	t.State, _ = values[1].(string)
 	if result, ok := values[2].(string); ok {
 		t.Result = []byte(result)
@@ -53,10 +46,4 @@ func TaskOf(ctx context.Context, client redis.UniversalClient, queue, id string)
 		}
 	}
 	return t, true, nil
-}
-
-// Failure returns the type of a task, and the error of its last run, from its message.
-func Failure(message string) (taskType, lastErr string) {
-	f := parse([]byte(message))
-	return f.text(1), f.text(7)
 }

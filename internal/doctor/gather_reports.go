@@ -117,7 +117,7 @@ func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
 func (f *Facts) gatherPaces(ctx context.Context, client redis.UniversalClient) error {
 	if err := pipelined(ctx, client, f.Behind, func(p redis.Pipeliner, b *Behind) *redis.StringCmd {
 		return p.HGet(ctx, line.Task(b.Head).Hash(), asynqwire.MessageField)
-	}, func(b *Behind, msg *redis.StringCmd) { _, b.LastErr = asynqwire.Failure(msg.Val()) }); err != nil {
+	}, func(b *Behind, msg *redis.StringCmd) { b.LastErr = asynqwire.ReadMessage(msg.Val()).LastErr }); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(f.Crowds, func(c Crowd) bool { return c.Waiting >= fewWaiters }) {

@@ -75,13 +75,13 @@ func (f *Facts) gatherFailures(ctx context.Context, client redis.UniversalClient
 	}
 	byType := map[string]int{}
 	for _, t := range all {
-		taskType, lastErr := asynqwire.Failure(t.msg)
-		if !strings.Contains(lastErr, noHandler) {
+		m := asynqwire.ReadMessage(t.msg)
+		if !strings.Contains(m.LastErr, noHandler) {
 			continue
 		}
-		byType[taskType]++
-		if byType[taskType] == 1 {
-			f.Unhandled = append(f.Unhandled, Unhandled{Type: taskType, Task: t.task})
+		byType[m.Type]++
+		if byType[m.Type] == 1 {
+			f.Unhandled = append(f.Unhandled, Unhandled{Type: m.Type, Task: t.task})
 		}
 	}
 	for i, u := range f.Unhandled {

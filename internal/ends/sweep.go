@@ -204,5 +204,5 @@ func (t *Teller) note(ctx context.Context, queue string, tasks []redis.Z) error 
 // ArchivedByServer reports whether a server of asynq has archived a task, and not a person: the server writes when the task
 // has failed into its message.
 func ArchivedByServer(message string, at int64) bool {
-	return asynqwire.ReadInfo(message).LastFailedAt.Unix() == at
+	return asynqwire.ReadMessage(message).LastFailedAt.Unix() == at
 }

@@ -152,7 +152,7 @@ func (w *Waiters) Wait(ctx context.Context, queue, id string, accept func(messag
 func (w *Waiters) exists(c *waiter, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.retention, c.seen = asynqwire.ReadInfo(message).Retention, time.Now()
+	c.retention, c.seen = asynqwire.ReadMessage(message).Retention, time.Now()
 	if c.missed {
 		w.due[c] = struct{}{}
 		w.hint()
