@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -34,6 +36,17 @@ func Separate(t *testing.T, here, again, there locking.Locker) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = first.Shutdown() })
+	// A lock server that was slow when it began to report has its name in a later report.
+	client := tasks.Client(t)
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
+		reports, err := holdings.Read(t.Context(), client)
+		if err == nil && len(reports) == 1 && reports[0].Store != "" {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("the reports of the first server do not say where its locks are: %+v, %v", reports, err)
+		}
+	}
 	for locker, separate := range map[locking.Locker]bool{
 		again: false, there: true, locking.NewGate(again, locking.GateOptions{}): false, locking.NewGate(there, locking.GateOptions{}): true,
 	} {
