@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/internal/testing/testserver"
 	"github.com/railtoken/railtoken/locking"
@@ -153,6 +154,62 @@ func TestAThousandWaitersHearOfEndsAtOnce(t *testing.T) {
 	t.Logf("p50 %v, p99 %v, max %v", took[waiters/2], took[waiters*99/100], took[waiters-1])
 	if p50 := took[waiters/2]; p50 > 100*time.Millisecond { // a look each second would take 500 ms
 		t.Errorf("half of the waits took longer than %v", p50)
+	}
+}
+
+// Whoever waits for a task learns of its end by a message, and not only by the next look, whichever script ends it.
+func TestEachEndIsAnnounced(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, _ *attach.Producer, _ string, goOn chan struct{}) { t.Helper(); close(goOn) }
+	for name, tt := range map[string]struct {
+		cluster bool
+		due     asynq.Option
+		end     func(t *testing.T, p *attach.Producer, id string, goOn chan struct{})
+	}{
+		"with the next fetch":        {false, asynq.ProcessIn(0), run},
+		"by a script alone, Cluster": {true, asynq.ProcessIn(0), run},
+		"by a cancellation": {false, asynq.ProcessIn(time.Hour), func(t *testing.T, p *attach.Producer, id string, _ chan struct{}) {
+			t.Helper()
+			_, err := (*line.Engine)(p.Queue()).Cancel(t.Context(), line.Task{Queue: "default", ID: id}, line.Cancellation{By: "ann"})
+			ok(t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, client := redistest.Virtual(t)
+			var tasks redis.UniversalClient = client
+			if tt.cluster {
+				tasks = redistest.VirtualCluster(t, m)
+			}
+			a := attached(t, tasks, asynq.Config{Concurrency: 2, LogLevel: asynq.FatalLevel}, attach.Options{})
+			goOn := make(chan struct{})
+			s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
+			ok(t, s.Start(a.Lock(byPayload)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { <-goOn; return nil }))))
+			t.Cleanup(s.Shutdown)
+			messages := redistest.VirtualClient(t, m).PSubscribe(t.Context(), "railtoken:ended:*")
+			t.Cleanup(func() { _ = messages.Close() })
+			_, err := messages.Receive(t.Context())
+			ok(t, err)
+			p := a.Producer(nil)
+			info, err := p.EnqueueContext(t.Context(), asynq.NewTask("test", []byte("k")), kept, tt.due)
+			ok(t, err)
+			waited := make(chan error, 1)
+			go func() {
+				_, err := p.Wait(t.Context(), info)
+				waited <- err
+			}()
+			hash := "asynq:{default}:t:" + info.ID
+			for began := time.Now(); !client.HExists(t.Context(), hash, "railtoken:awaited").Val() && time.Since(began) < limit; {
+				<-time.After(2 * time.Millisecond)
+			}
+			tt.end(t, p, info.ID, goOn)
+			if got := redistest.Receive(t, messages.Channel(), limit); got.Payload != hash {
+				t.Errorf("the message names %q, want %q", got.Payload, hash)
+			}
+			if err := redistest.Receive(t, waited, limit); (err != nil) != strings.Contains(name, "cancel") {
+				t.Error(err)
+			}
+		})
 	}
 }
 

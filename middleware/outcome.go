@@ -15,7 +15,7 @@ const (
 	// Discard deletes the task. Only an event and asynq's log mention it.
 	Discard
 	// Complete has asynq complete the task without running it: another run does what the task asks for. If the task has a
-	// Retention, its result says so: see [ParseConflict].
+	// Retention, the conflict is its result, also for who waits for that: see [ParseConflict].
 	Complete
 	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy
 	// names. It uses up no retry, even on the last attempt.

@@ -41,18 +41,18 @@ func (t *Teller) Ending(m Mark, archivedAt string) *Ending {
 	return e
 }
 
-//go:embed lua/end.lua
-var endSource string
+//go:embed lua/acknowledge.lua
+var acknowledgeSource string
 
-// endScripts are the scripts of end.lua by asynq's text.
-var endScripts sync.Map
+// acknowledgeScripts are the scripts of acknowledge.lua by asynq's text.
+var acknowledgeScripts sync.Map
 
-// Script returns the script that ends a task by asynq's own, which has this text: see end.lua.
+// Script returns the script that ends a task by asynq's own, which has this text: see acknowledge.lua.
 func Script(text string) *redis.Script {
-	known, ok := endScripts.Load(text)
+	known, ok := acknowledgeScripts.Load(text)
 	if !ok {
-		known, _ = endScripts.LoadOrStore(text,
-			redis.NewScript(rediswire.Compose(Functions, strings.Replace(endSource, "--SCRIPT--", text, 1))))
+		known, _ = acknowledgeScripts.LoadOrStore(text,
+			redis.NewScript(rediswire.Compose(Functions, strings.Replace(acknowledgeSource, "--SCRIPT--", text, 1))))
 	}
 	script, _ := known.(*redis.Script)
 	return script

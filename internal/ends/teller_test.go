@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,59 @@ func TestASlowCallbackKeepsItsMark(t *testing.T) {
 		}
 		for _, teller := range tellers {
 			teller.Close(time.Now().Add(time.Second))
+		}
+	})
+}
+
+// afterPipelines calls do when a pipeline has been answered.
+type afterPipelines struct{ do func() }
+
+func (afterPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (afterPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (a afterPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, all []redis.Cmder) error {
+		err := next(ctx, all)
+		if all[0].Name() == "hmget" {
+			a.do()
+		}
+		return err
+	}
+}
+
+// Another server has told the end by the time that one notes what it has read before.
+func TestAnArchivedTaskIsToldByOneServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, client := redistest.Virtual(t)
+		read, told := make(chan struct{}), make(chan struct{})
+		calls := make(chan string, 10)
+		for name, wait := range map[string]func(){
+			"fast": func() { <-read },
+			"slow": func() { close(read); <-told },
+		} {
+			c := redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+			c.AddHook(afterPipelines{sync.OnceFunc(wait)})
+			teller := ends.NewTeller(ends.Options{
+				Client: c, Logger: slog.New(slog.DiscardHandler), GaveUp: func(ends.Mark, error) {},
+				Archived: func(context.Context, ends.Mark, []byte) error { calls <- name; return nil },
+				Found:    func(string, []byte, bool) ends.End { return ends.End{State: ends.Archived, Cause: ends.ByHand} },
+			})
+			teller.Start([]string{"default"})
+			defer teller.Close(time.Now().Add(time.Hour))
+		}
+		time.Sleep(time.Second) // virtual: both have looked once
+		const hash = "asynq:{default}:t:task"
+		client.HSet(t.Context(), hash, "msg", "", "state", "archived")
+		client.ZAdd(t.Context(), "asynq:{default}:archived", redis.Z{Score: float64(time.Now().Unix()), Member: "task"})
+		if name := <-calls; name != "fast" {
+			t.Errorf("the %s server tells it first", name)
+		}
+		time.Sleep(time.Second) // its mark is removed
+		close(told)
+		time.Sleep(time.Minute)
+		if len(calls) > 0 {
+			t.Errorf("the %s server tells it again", <-calls)
 		}
 	})
 }
