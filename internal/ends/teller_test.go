@@ -138,7 +138,7 @@ func TestAnArchivedTaskIsToldByOneServer(t *testing.T) {
 				Found:    func(string, []byte, bool) ends.End { return ends.End{State: ends.Archived, Cause: ends.ByHand} },
 			})
 			teller.Start([]string{"default"})
-			defer teller.Close(time.Now().Add(time.Hour))
+			t.Cleanup(func() { teller.Close(time.Now().Add(time.Second)) })
 		}
 		time.Sleep(time.Second) // virtual: both have looked once
 		const hash = "asynq:{default}:t:task"
