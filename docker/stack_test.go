@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// batch is how many orders are produced at first: two tasks each. Each time after that it is as many again as there are.
+	// batch is how many orders are produced at a time: two tasks each.
 	batch = 600
 	// pace is how long a task works. So two workers have many tasks in hand, and one after the other on the keys of a seller that is
 	// in a quarter of the orders, for half a minute at least.
@@ -157,29 +157,20 @@ func (s *stack) compose(args ...string) []string {
 	return append([]string{"compose", "-p", s.project, "-f", "docker/compose.yaml", "-f", s.paced, "--profile", s.name}, args...)
 }
 
-// up starts the workers, what they depend on, and other services, and waits until the workers are ready.
+// up starts the workers, what they depend on, and other services, and waits until the workers are ready. Nothing runs beside the
+// build of the images, which needs the whole machine.
 func (s *stack) up(others ...string) {
 	s.Helper()
-	up := s.compose("up", "-d", "--no-build")
-	// These do not wait for the images: lock servers may not vote at first.
-	var servers []string
-	for name, c := range readCompose(s) {
-		if strings.HasPrefix(c.Image, "redis:") && slices.Contains(c.Profiles, s.name) {
-			servers = append(servers, name)
-		}
-	}
-	must(s, slices.Concat(up, servers)...)
 	mustBuild(s)
-	must(s, slices.Concat(up, []string{"worker" + s.suffix}, others)...)
+	must(s, slices.Concat(s.compose("up", "-d", "--no-build"), []string{"worker" + s.suffix}, others)...)
 	first, second := s.workers()
 	s.healthy("healthy", first, second)
 }
 
-// produce enqueues the tasks of further orders, so that there are twice as many: however long a command takes on a busy machine,
-// there is work for longer than that at some time.
+// produce enqueues the tasks of further orders.
 func (s *stack) produce() {
 	s.Helper()
-	s.orders = max(batch, 2*s.orders)
+	s.orders += batch
 	must(s, s.compose("run", "--rm", "-T", "--no-deps", "producer"+s.suffix, "-produce", "-run", "compose", "-n", strconv.Itoa(s.orders),
 		"-single-try", "0")...)
 }
@@ -243,8 +234,9 @@ func (s *stack) healthy(want string, containers ...string) {
 	}
 }
 
-// interrupt kills a worker and cuts another one off while both have tasks in hand and more tasks wait. It is tried with more orders
-// until that was so, which is certain: nobody takes or ends a task after it.
+// interrupt kills a worker and cuts another one off while both have tasks in hand and more tasks wait. However long a command takes on
+// a busy machine: the queues are paused while the orders are produced, and the workers stand still while we look at what they have in
+// hand. It is tried with more orders until that was so.
 func (s *stack) interrupt() {
 	s.Helper()
 	slots, err := strconv.Atoi(readCompose(s)["worker"+s.suffix].Environment["RAILTOKEN_CONCURRENCY"])
@@ -253,25 +245,26 @@ func (s *stack) interrupt() {
 	}
 	network := s.project + "_default"
 	first, second := s.workers()
-	stranded := 0 // in the hands of workers at earlier tries
 	await(s, "both workers are interrupted in their tasks", func() bool {
+		s.ask(`redis-cli -c set "$q:paused" 1 >/dev/null`, 0)
 		s.produce()
+		s.ask(`redis-cli -c del "$q:paused" >/dev/null`, 0)
 		await(s, "tasks run", func() bool {
 			active, pending := s.tasks()
-			return active > stranded+slots || pending == 0
+			return active > slots || pending == 0
 		})
-		must(s, "kill", first)
-		must(s, "network", "disconnect", network, second)
+		must(s, "pause", first, second)
 		active, pending := s.tasks()
-		if active > stranded+slots && pending > 0 { // more than one worker has slots for
+		both := active > slots && pending > 0 // more than one worker has slots for
+		if both {
 			s.Logf("interrupted with %d tasks in hand and %d that wait, of %d", active, pending, 2*s.orders)
-			return true
+			must(s, "kill", first)
+			must(s, "network", "disconnect", network, second)
+		} else {
+			must(s, "unpause", first)
 		}
-		stranded = active
-		must(s, "start", first)
-		must(s, "network", "connect", network, second)
-		s.healthy("healthy", first, second)
-		return false
+		must(s, "unpause", second)
+		return both
 	})
 }
 
