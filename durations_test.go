@@ -52,7 +52,8 @@ var configured = map[string]func(t *testing.T, o any) error{
 		_, err = middleware.Lock(opts)
 		return err
 	},
-	"attach.Options": func(t *testing.T, o any) error { return attached(t, o.(attach.Options)) },
+	"attach.Options":  func(t *testing.T, o any) error { return attached(t, o.(attach.Options)) },
+	"attach.Recovery": func(_ *testing.T, o any) error { return o.(attach.Recovery).Validate() },
 	"attach.LockOptions": func(t *testing.T, o any) error {
 		a, err := attach.New(offline(t), asynq.Config{}, attach.Options{})
 		if err != nil {
@@ -118,7 +119,7 @@ var empty = map[string]any{
 	"locking.Options": locking.Options{}, "locking.SingleOptions": locking.SingleOptions{},
 	"locking.RedlockOptions": locking.RedlockOptions{}, "middleware.Wait": middleware.Wait{},
 	"middleware.Requeue": middleware.Requeue{}, "middleware.Options": middleware.Options{},
-	"attach.Options": attach.Options{}, "attach.LockOptions": attach.LockOptions{}, "worker.Config": worker.Config{},
+	"attach.Options": attach.Options{}, "attach.LockOptions": attach.LockOptions{}, "attach.Recovery": attach.Recovery{}, "worker.Config": worker.Config{},
 	"worker.Handler": worker.Handler[int]{}, "items.Handler": items.Handler[int, int]{},
 	"delayqueue.Limits": delayqueue.Limits{}, "delayqueue.ParkOptions": delayqueue.ParkOptions{},
 	"inspect.Options": inspect.Options{},
@@ -183,6 +184,9 @@ func TestDurationsOutOfRangeAreRefusedByName(t *testing.T) {
 			} {
 				o := reflect.New(zero).Elem()
 				o.FieldByIndex(path).SetInt(int64(d))
+				if field == "After" && d < 0 { // it turns the recovery off
+					fits = true
+				}
 				err := accept(t, o.Interface())
 				switch {
 				case fits && err != nil:

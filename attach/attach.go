@@ -79,6 +79,9 @@ type Options struct {
 	// without reports are elsewhere, unless this server starts later than the others.
 	DisableReports bool
 
+	// Recovery says how soon the tasks of a worker that has died run again.
+	Recovery Recovery
+
 	// OnArchived and OnCompleted hear of each task of the servers' queues that has ended for good. They are called after the end was
 	// written, once per end as a rule and again if a process ends before it has noted the call: so they must bear to be called
 	// twice. After an error or a panic they are called again, by any server with callbacks, 10 times in all within 4 minutes;
@@ -143,6 +146,7 @@ type Attached struct {
 	stopping chan struct{}
 	stop     sync.Once
 	reports  reports
+	recovery recovery
 	told     sync.Once // a missing line has been logged
 	running  sync.WaitGroup
 }
@@ -187,6 +191,9 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 		return nil, err
 	}
 	_, oneNode := client.(*redis.Client)
+	if err := opts.Recovery.fits(oneNode, opts); err != nil {
+		return nil, err
+	}
 	cfg.Queues = maps.Clone(cfg.Queues)
 	maps.DeleteFunc(cfg.Queues, func(_ string, priority int) bool { return priority <= 0 }) // asynq leaves them alone
 	a := &Attached{
@@ -222,6 +229,7 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 	}
 	a.hear()
 	a.server = &taskrun.Server{Queue: queue, RedisKeys: a.opts.RedisKeys, Slots: slots, Stopping: a.stopping}
+	a.recoverWith()
 	a.outside, a.unfollow = a.follow(a.locker), locks.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
@@ -333,7 +341,7 @@ func (a *Attached) Close() error {
 	reports := make(chan struct{})
 	go func() {
 		defer close(reports)
-		a.reports.close()
+		a.reports.close(a)
 	}()
 	done := make(chan struct{})
 	go func() {

@@ -29,7 +29,7 @@ func TestAnIdleServerSendsFewCommands(t *testing.T) {
 				served[fmt.Sprint("q", i)] = 1
 			}
 			began := make(chan time.Time, 1)
-			a := attached(t, client, asynq.Config{Queues: served, LogLevel: asynq.FatalLevel, Concurrency: 10}, attach.Options{})
+			a := attached(t, client, asynq.Config{Queues: served, LogLevel: asynq.FatalLevel, Concurrency: 10}, attach.Options{Recovery: soon})
 			s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
 			if err := s.Start(a.Unlocked(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 				began <- time.Now()
@@ -49,7 +49,7 @@ func TestAnIdleServerSendsFewCommands(t *testing.T) {
 				took = append(took, receive(t, began).Sub(at))
 			}
 			slices.Sort(took)
-			<-time.After(100 * time.Millisecond)
+			<-time.After(soon.After) // then its queues are swept, too
 			from := carriedOut(t, client)
 			<-time.After(10 * time.Second)
 			rate := float64(carriedOut(t, client)-from) / 10

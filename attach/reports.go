@@ -55,6 +55,7 @@ func (r *reports) start(ctx context.Context, a *Attached) error {
 		a.beside(store, rival)
 	}
 	r.begun = true
+	a.recovery.start(a, r.reporter)
 	r.stop, _ = locks.EndWhenDeposed(a.locker) // it fails once the Locker is closed
 	return nil
 }
@@ -84,15 +85,18 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
+			Dead: max(a.recovery.After, 0), Lapse: a.recovery.lapse(), Lapsed: a.lapsed, Looked: a.recovery.look,
 		})
+		a.recovery.reporter.Store(r.reporter)
 	}
 	return r.reporter
 }
 
-func (r *reports) close() {
+func (r *reports) close(a *Attached) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	a.recovery.close()
 	if r.stop != nil {
 		r.stop()
 	}

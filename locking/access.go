@@ -47,6 +47,10 @@ func (access) OnLateRelease(l Locker, freed func(keys []string)) (stop func()) {
 
 func (access) EndWhenDeposed(l Locker) (stop func(), err error) { return followDepositions(l) }
 
+func (access) EndWhenSilent(l Locker, silent func() error) (look, stop func()) {
+	return endWhenSilent(l, silent)
+}
+
 func (access) Colocated(l Locker) colocated.Locks {
 	if l, ok := l.(interface{ colocated() (colocatedLocks, bool) }); ok {
 		if locks, ok := l.colocated(); ok {

@@ -130,7 +130,7 @@ const (
 type LostError struct {
 	Keys   []string
 	Reason LossReason
-	// Err is the error of the last renewal, or a [DeposedError], or nil.
+	// Err is the error of the last renewal, or a [DeposedError], or attach.ErrSilent, or nil.
 	Err error
 }
 

@@ -130,6 +130,10 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
+	if err := l.suspension.silence.err(); err != nil {
+		l.end(&LostError{Keys: l.keys, Reason: LossExpired, Err: err})
+		return now
+	}
 	if next := l.term.Next(now); next.End != leasing.Lasts {
 		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
 	}

@@ -63,11 +63,10 @@ func (l *Lease) tick() {
 	if l.cause != nil {
 		return
 	}
-	now := l.watch.Elapsed()
+	now := l.check()
 	next := l.term.Next(now)
 	switch {
-	case next.End != leasing.Lasts:
-		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
+	case l.cause != nil:
 	case !next.Renew:
 		l.timer.Reset(next.Sleep)
 	case l.renewal == nil:

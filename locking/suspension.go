@@ -28,6 +28,8 @@ type instant struct {
 type suspensionDetector struct {
 	read func() (now, wall time.Time) // for its stopwatches; nil for the clocks of this machine
 
+	silence silence
+
 	mu      sync.Mutex
 	watch   leasing.Stopwatch
 	leases  map[timed]struct{}
@@ -75,9 +77,19 @@ func (d *suspensionDetector) check() {
 	}
 	time.AfterFunc(suspensionInterval, d.check)
 	var all []timed
-	if d.watch.GotAhead() > clockSlack {
+	if d.watch.GotAhead() > clockSlack || d.silence.err() != nil {
 		all = slices.Collect(maps.Keys(d.leases))
 	}
+	d.mu.Unlock()
+	for _, l := range all {
+		l.tick()
+	}
+}
+
+// look has all leases check whether they are over.
+func (d *suspensionDetector) look() {
+	d.mu.Lock()
+	all := slices.Collect(maps.Keys(d.leases))
 	d.mu.Unlock()
 	for _, l := range all {
 		l.tick()

@@ -90,6 +90,9 @@ type Config struct {
 
 	// DisableReports is attach.Options.DisableReports. RAILTOKEN_DISABLE_REPORTS.
 	DisableReports bool
+	// Recovery is attach.Options.Recovery: how soon the tasks of a worker that has died run again. RAILTOKEN_RECOVERY_AFTER, which
+	// may be off, and RAILTOKEN_RECOVERY_DEATHS.
+	Recovery attach.Recovery
 
 	// Logger receives the log of the worker and of asynq; slog.Default when nil. slog.New(slog.DiscardHandler) disables
 	// it.
@@ -155,6 +158,7 @@ func (c Config) Validate() error {
 		fault("LockTTL is %v: it must be below %v, because asynq brings back the task of a crashed worker after 55 to 120 s",
 			c.LockTTL, taskrun.MaxTTL)
 	}
+	errs = append(errs, c.Recovery.Validate())
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {
 		errs = append(errs, v.Validate())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/similar"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -61,6 +62,8 @@ type env struct {
 	AllowUnknownAsynq        string   `split_words:"true"`
 	AllowSeparateLocks       string   `split_words:"true"`
 	DisableReports           string   `split_words:"true"`
+	RecoveryAfter            string   `split_words:"true"`
+	RecoveryDeaths           string   `split_words:"true"`
 	LockNodes                string   `split_words:"true"`
 	LockGuard                string   `split_words:"true"`
 	Namespace                string   `split_words:"true"`
@@ -137,6 +140,7 @@ func (p *parser) config(e env) Config {
 		AllowSeparateLocks:       p.bool("ALLOW_SEPARATE_LOCKS", e.AllowSeparateLocks),
 		DisableReports:           p.bool("DISABLE_REPORTS", e.DisableReports),
 		LockGuard:                p.guard("LOCK_GUARD", e.LockGuard),
+		Recovery:                 attach.Recovery{After: p.durationOrOff("RECOVERY_AFTER", e.RecoveryAfter), Deaths: p.int("RECOVERY_DEATHS", e.RecoveryDeaths)},
 	}
 }
 
@@ -193,6 +197,14 @@ func (p *parser) duration(name, text string) time.Duration {
 		return 0
 	}
 	return d
+}
+
+// durationOrOff parses a duration, or the word off, which is a negative one.
+func (p *parser) durationOrOff(name, text string) time.Duration {
+	if strings.EqualFold(strings.TrimSpace(text), "off") {
+		return -1
+	}
+	return p.duration(name, text)
 }
 
 func (p *parser) queues(name, text string) map[string]int {

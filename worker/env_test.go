@@ -75,6 +75,8 @@ var variables = map[string]struct {
 	"RAILTOKEN_NAMESPACE":                   {" shop-a ", func(c Config) any { return c.Redis.Namespace }, "shop-a"},
 	"RAILTOKEN_NAMESPACE_TASKS":             {"true", func(c Config) any { return c.Redis.NamespaceTasks }, true},
 	"RAILTOKEN_DISABLE_REPORTS":             {"true", func(c Config) any { return c.DisableReports }, true},
+	"RAILTOKEN_RECOVERY_AFTER":              {" Off ", func(c Config) any { return c.Recovery.After }, time.Duration(-1)},
+	"RAILTOKEN_RECOVERY_DEATHS":             {"5", func(c Config) any { return c.Recovery.Deaths }, 5},
 }
 
 func TestEachVariableOfTheListIsTested(t *testing.T) {

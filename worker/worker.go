@@ -87,7 +87,7 @@ func (w *Worker) attach() (err error) {
 		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
 		AllowSeparateLocks: c.AllowSeparateLocks,
-		DisableReports:     c.DisableReports, Observer: c.Observer, Logger: c.Logger,
+		DisableReports:     c.DisableReports, Recovery: c.Recovery, Observer: c.Observer, Logger: c.Logger,
 		OnArchived: c.OnArchived, OnCompleted: c.OnCompleted,
 	})
 	return err

@@ -31,7 +31,8 @@ func words(e *Explanation, f facts) {
 		}
 	case WorkerSilent:
 		e.Why = "its handler runs" + cmp.Or(inWorker(f), " in a worker") + unheard(asynqwire.Silence(f.lease, f.now)) + ofKey(f)
-		e.Expected = "again after its retry delay: a running server brings it back at " + at(f.lease.Add(recoveredAfter)) +
+		e.Expected = "soon, without a retry, if another worker of its queue takes it back (attach.Recovery); else again after its " +
+			"retry delay: a running server brings it back at " + at(f.lease.Add(recoveredAfter)) +
 			" or within a minute after that, and the run counts as failed"
 		e.Remedy = "see whether that process is stopped or has lost its network"
 		if f.holds && f.holder != nil {
@@ -122,7 +123,8 @@ func words(e *Explanation, f facts) {
 		e.Remedy = "if it stays so, its wake was lost: railtoken wake " + quoted(f.key)
 	case WorkerDied:
 		e.Why = "its worker has not renewed asynq's lease, which ended at " + at(f.lease) + ": it has died, or stood still"
-		e.Expected = "again after its retry delay: a running server brings it back within two minutes, and the run counts as failed"
+		e.Expected = "soon, without a retry, if another worker of its queue takes it back (attach.Recovery); else again after its " +
+			"retry delay: a running server brings it back within two minutes, and the run counts as failed"
 	case Archived:
 		e.Why, e.Expected = "it was archived after its last failure", "never"
 		switch {

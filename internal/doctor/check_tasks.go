@@ -93,7 +93,8 @@ func stuck(f Facts) (all []Finding) {
 		case a.Lease.IsZero():
 			finding.What = "it is active without a lease, so asynq never brings it back"
 			finding.Cost = costOfStuck
-			finding.Remedy = "make sure that a server works on its queue: it recovers tasks whose leases have ended"
+			finding.Remedy = "make sure that a server works on its queue: one with attach.Recovery takes it back within half a minute, and " +
+				"any other once it has a lease that has ended"
 			finding.Command = fmt.Sprintf("ZADD %s 0 %s", asynqwire.Lease(a.Task.Queue), a.Task.ID)
 		case late > lateActive:
 			finding.What = fmt.Sprintf("it is active, and asynq's lease on it ended %v ago", late.Round(time.Second))
@@ -102,7 +103,8 @@ func stuck(f Facts) (all []Finding) {
 		case late > 0:
 			finding.What = fmt.Sprintf("it is active, and its worker has not renewed asynq's lease, which ended %v ago: it has died, or "+
 				"stood still", late.Round(time.Second))
-			finding.Cost = "its run counts as failed; the tasks behind it in a sequence wait"
+			finding.Cost = "its run counts as failed, unless another worker takes it back before (attach.Recovery); the tasks behind it in " +
+				"a sequence wait"
 			finding.Remedy = "wait: a running server of its queue brings it back within two minutes of the end of the lease"
 			finding.Command = "railtoken explain " + a.Task.String()
 		case silent > asynqwire.SilentAfter:

@@ -5,7 +5,7 @@ package holdings
 import "encoding/json"
 
 // The names of the reports in Redis. Workers is a sorted set of the IDs of workers, with the times of their last
-// reports (ms).
+// signs of life (ms), which come with their reports.
 const (
 	Workers = "railtoken:workers"
 	prefix  = "railtoken:worker:"
@@ -29,6 +29,7 @@ type Worker struct {
 	Backend string         `json:"backend,omitempty"` // of the locks: redis, redlock, or the name of a package
 	Store   string         `json:"store,omitempty"`   // where the locks are: see lockaccess.Access
 	Since   int64          `json:"since"`
+	Seen    int64          `json:"seen,omitempty"` // when the report was written
 	Queues  map[string]int `json:"queues,omitempty"`
 	Slots   int            `json:"slots"`
 	Running int            `json:"running"` // slots in use

@@ -3,16 +3,27 @@ package holdings
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
+
+//go:embed lua/sign.lua
+var signSource string
+
+var signScript = redis.NewScript(signSource)
 
 const (
 	// Interval is the time between two reports of a worker, and lifetime how long one is kept.
@@ -24,6 +35,8 @@ const (
 	timeout      = 2 * time.Second
 	storeTimeout = time.Second / 2
 	goodbye      = time.Second
+	// again is the pause before a report is tried again that has failed.
+	again = time.Second
 	// mostHeld is how many keys a report names.
 	mostHeld = 1000
 	// settled is after how many reports all workers have learned that a lock server has lost its data.
@@ -40,15 +53,26 @@ type Options struct {
 	Beside func(now string, rival *Rival)
 	// Parked counts the tasks that wait; nil for no history.
 	Parked Parked
+	// Dead is after how long without a report a process is taken for dead: a report comes then, to look; 0 for never.
+	Dead time.Duration
+	// Lapse is after how long without a report other processes may take the runs of this one; 0 for never. Lapsed is called
+	// before the next report then, so that nothing goes on as if nobody had. It may be called again.
+	Lapse  time.Duration
+	Lapsed func()
+	// Looked is called after each report that was written, when Life knows what it has shown. It must be quick.
+	Looked func()
 }
 
-// Reporter writes the reports of one worker. A report that fails is left out: the next one comes 5 s later.
+// Reporter writes the reports of one worker. One that fails is tried again a second later.
 type Reporter struct {
 	client redis.UniversalClient
 	held   *Set
 	worker Worker
 	opts   Options
 	id     string
+
+	life Life
+	sent atomic.Pointer[time.Time] // when the last report was sent that Redis has; nil for none
 
 	compare int // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
@@ -61,7 +85,29 @@ type Reporter struct {
 func New(client redis.UniversalClient, held *Set, w Worker, opts Options) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()
-	return &Reporter{client: client, held: held, worker: w, opts: opts, id: rand.Text()}
+	return &Reporter{client: client, held: held, worker: w, opts: opts, id: lockwire.Process + rand.Text()}
+}
+
+// ProcessOf returns the process of a worker by its ID: see lockwire.Process.
+func ProcessOf(id string) string { return id[:min(len(id), lockwire.ProcessSize)] }
+
+// ID returns the ID of the worker.
+func (r *Reporter) ID() string { return r.id }
+
+// Life returns what the reports have shown of other workers.
+func (r *Reporter) Life() *Life { return &r.life }
+
+// Silent returns for how long Redis has had no report of this worker, by the faster of two clocks; 0 before the first one.
+func (r *Reporter) Silent() time.Duration {
+	if sent := r.sent.Load(); sent != nil {
+		return leasing.Since(*sent)
+	}
+	return 0
+}
+
+// Reports reports whether Redis has a report of this worker that is younger than a time.
+func (r *Reporter) Reports(age time.Duration) bool {
+	return r.sent.Load() != nil && r.Silent() < age
 }
 
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
@@ -109,7 +155,7 @@ func isAnswer(err error) bool {
 
 func (r *Reporter) run(ctx context.Context) {
 	r.remember(ctx)
-	tick := time.NewTicker(Interval)
+	tick := time.NewTimer(Interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -117,6 +163,7 @@ func (r *Reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		tick.Reset(Interval)
 		before := r.worker.Store
 		if now := r.locate(ctx); before != now {
 			r.compare = settled // until then, the others may report what was before
@@ -127,6 +174,11 @@ func (r *Reporter) run(ctx context.Context) {
 		if r.write(ctx) == nil {
 			r.settle(ctx)
 			r.remember(ctx)
+			if next := time.Until(r.life.Next(r.opts.Dead)); r.opts.Dead > 0 && next > 0 && next < Interval { //nolint:forbidigo // a pause
+				tick.Reset(next + time.Millisecond)
+			}
+		} else {
+			tick.Reset(again)
 		}
 	}
 }
@@ -176,21 +228,63 @@ func (r *Reporter) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	w := r.worker
+	w.Seen = time.Now().UnixMilli()
 	r.held.fill(&w, mostHeld)
 	text, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	r.known = true
+	if err := r.sign(ctx); err != nil {
+		return err
+	}
 	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Set(ctx, Key(r.id), text, lifetime)
-		p.ZAdd(ctx, Workers, redis.Z{Score: float64(now.UnixMilli()), Member: r.id})
 		r.addMarks(ctx, p)
-		p.ZRemRangeByScore(ctx, Workers, "-inf", strconv.FormatInt(now.Add(-forgotten).UnixMilli(), 10))
 		return nil
 	})
 	return err
+}
+
+// sign shows a sign of life, and looks at those of the others.
+func (r *Reporter) sign(ctx context.Context) error {
+	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse {
+		r.opts.Lapsed()
+	}
+	sent := time.Now()
+	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds()).Slice())
+	if err != nil {
+		r.life.missed()
+		return err
+	}
+	r.sent.Store(&sent)
+	r.life.found(sent, time.Now(), clock, all)
+	if r.opts.Looked != nil {
+		r.opts.Looked()
+	}
+	return nil
+}
+
+// readSigns reads the reply of sign.lua.
+func readSigns(reply []any, err error) (clock int64, all []seen, _ error) {
+	if err != nil {
+		return 0, nil, err
+	}
+	for i, value := range reply {
+		text, _ := value.(string)
+		ms, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case i%2 == 1:
+			all = append(all, seen{ID: text})
+		case err != nil:
+			return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
+		case i == 0:
+			clock = ms
+		default:
+			all[len(all)-1].Clock = ms
+		}
+	}
+	return clock, all, nil
 }
 
 // Close ends the reports and removes the last one, if Redis may have one. It takes 1 s at most.

@@ -1,6 +1,7 @@
 package holdings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func Read(ctx context.Context, client redis.UniversalClient) ([]Report, error) {
 			continue
 		}
 		id, _ := e.Member.(string)
-		all = append(all, Report{w, id, time.UnixMilli(int64(e.Score))})
+		all = append(all, Report{w, id, time.UnixMilli(cmp.Or(w.Seen, int64(e.Score)))})
 	}
 	return all, nil
 }

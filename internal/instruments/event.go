@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -172,6 +173,8 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 			all = append(all, wakesLost.of(1, valid(e.Next.Queue)))
 		}
 		return all
+	case taskrun.Recovered:
+		return []Measurement{recovered.of(1, queue)}
 	case middleware.Lost:
 		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
 	case middleware.Parked: // an Ended tells of a run
@@ -197,7 +200,7 @@ func zeros(kind, queue string) []Measurement {
 	for _, cause := range causes {
 		all = append(all, wakes.of(0, queue, string(cause)))
 	}
-	return append(all, wakesLost.of(0, queue), untold.of(0, kind, queue))
+	return append(all, wakesLost.of(0, queue), untold.of(0, kind, queue), recovered.of(0, queue))
 }
 
 // waited returns what the wait of a task adds when it ends with the task's keys.

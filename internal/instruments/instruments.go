@@ -61,6 +61,11 @@ var (
 	}
 )
 
+// recovered counts tasks whose workers have died.
+var recovered = &Instrument{
+	Name: "recovered", Labels: []string{labelQueue}, Help: "Tasks that run again because their worker has died or stood still.",
+}
+
 // The histograms. Waits and holds reach from a millisecond to an hour, the rest from 0.1 ms to half a minute.
 var (
 	wait = &Instrument{
@@ -103,7 +108,7 @@ var unreachable = &Instrument{
 
 // Counters returns all counters.
 func Counters() []*Instrument {
-	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled, untold}
+	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled, untold, recovered}
 }
 
 // Histograms returns all histograms.

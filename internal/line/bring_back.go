@@ -68,6 +68,17 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 		}
 		after = failed(message, retried, now.Unix(), asynq.ErrLeaseExpired.Error())
 	}
+	n, err := e.sendBack(ctx, t, message, after, outcome, "", "", 0)
+	back := n == 1
+	if back && outcome != "archived" && e.woken != nil {
+		e.woken(t)
+	}
+	return back, err
+}
+
+// sendBack runs bring_back.lua, and returns what that does. Its last arguments are those of the script.
+func (e *Engine) sendBack(ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int) (int, error) {
+	now := time.Now()
 	day := ":" + now.UTC().Format(time.DateOnly)
 	keys := []string{t.Hash()}
 	for _, name := range []string{
@@ -76,11 +87,7 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 	} {
 		keys = append(keys, t.Prefix()+name)
 	}
-	back, err := bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()),
+	return bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()),
 		int(LeftAfter.Seconds()),
-		now.UnixNano(), outcome, now.Add(countsKept).Unix()).Bool()
-	if back && outcome != "archived" && e.woken != nil {
-		e.woken(t)
-	}
-	return back, err
+		now.UnixNano(), outcome, now.Add(countsKept).Unix(), judge, run, deaths).Int()
 }

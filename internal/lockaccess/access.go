@@ -37,6 +37,9 @@ type Access[Locker, Options, Lease any] interface {
 	// EndWhenDeposed has the leases of a Locker end as soon as their keys are taken away by TakeOver, until stop is
 	// called. Without it they end with their next renewals.
 	EndWhenDeposed(locker Locker) (stop func(), err error)
+	// EndWhenSilent has the leases of a Locker on one Redis end once silent returns an error, which is in their LostError: within a
+	// second, and at once when look is called. It does so until stop is called.
+	EndWhenSilent(locker Locker, silent func() error) (look, stop func())
 
 	// Colocated returns the locks of a Locker for use in scripts, or nil if scripts cannot use them: they are on several
 	// servers, or their Redis keys have names of their own. Two calls with the same Locker return equal locks.

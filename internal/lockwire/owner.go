@@ -12,11 +12,15 @@ const (
 	// MaxBlock is how many fencing tokens one owner can reserve at most.
 	MaxBlock = 256
 	// IDSize is the length of the random part of a value: 160 bits in base64, as many as in Redis's documentation of the
-	// pattern.
+	// pattern. Those in the place of [Process] are the same in all values of a process, which leaves 112.
 	IDSize = 27
 
+	// ProcessSize is the length of [Process], which follows the mark in the random part.
+	ProcessSize = 8
+
 	idBytes      = 20
-	markSize     = 16              // of the random part, what marks an owner that has given up: see abandon in lua/locks.lua
+	markSize     = 16 // of the random part, what marks an owner that has given up: see abandon in lua/locks.lua
+	runSize      = markSize + ProcessSize
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 
@@ -31,14 +35,50 @@ type Owner struct {
 	Mark string
 }
 
-// NewOwner returns the value of a lock: random bits that identify the acquisition, its time, the number of its tokens,
-// and its label, so that the value tells an operator who holds the key.
-func NewOwner(label string, block int, now time.Time) string {
+// Process is part of all lock values and names of runs that this process makes. It tells them from those of any other
+// process.
+var Process = rand.Text()[:ProcessSize]
+
+// newID returns random bits in base64, and Process behind the mark.
+func newID() (id [IDSize]byte) {
 	var random [idBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	base64.RawURLEncoding.Encode(id[:], random[:])
+	copy(id[markSize:], Process)
+	return id
+}
+
+// NewRun returns the name of a call that begins runs of tasks: random bits, then Process. The name of each run is that of
+// its call, a point, and a number.
+func NewRun() string {
+	id := newID()
+	return string(id[:runSize])
+}
+
+// ProcessOfRun returns the Process that has begun a run, or "" if its name does not tell: a server without railtoken or
+// of an earlier version has begun it, or one whose runs are left to asynq's recoverer.
+func ProcessOfRun(run string) string {
+	if len(run) <= runSize || run[runSize] != '.' {
+		return ""
+	}
+	return run[markSize:runSize]
+}
+
+// ProcessOfOwner returns the Process that has made the value of a lock, or "" if another program has. In values of earlier
+// versions there are random bits in its place.
+func ProcessOfOwner(value string) string {
+	if !ParseOwner(value).Ours {
+		return ""
+	}
+	return value[markSize:runSize]
+}
+
+// NewOwner returns the value of a lock: random bits that identify the acquisition, and among them Process; its time, the
+// number of its tokens, and its label, so that the value tells an operator who holds the key.
+func NewOwner(label string, block int, now time.Time) string {
+	id := newID()
 	var array [IDSize + 20]byte
-	b := array[:IDSize]
-	base64.RawURLEncoding.Encode(b, random[:])
+	b := append(array[:0], id[:]...)
 	b = append(b, '.')
 	b = strconv.AppendInt(b, now.UnixMilli(), 36)
 	if block > 1 {

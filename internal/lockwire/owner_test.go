@@ -27,7 +27,8 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	}
 }
 
-func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
+// Those of its process are between them.
+func TestEveryOwnerHas112BitsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	now, seen := time.Now(), map[string]bool{}
 	varies := make([]byte, idBytes)
@@ -50,7 +51,7 @@ func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
 		}
 	}
 	for i, b := range varies {
-		if b != 0xff {
+		if of := i >= 12 && i < 18; of && b != 0 || !of && b != 0xff {
 			t.Errorf("of byte %d only the bits %08b vary", i, b)
 		}
 	}
@@ -101,4 +102,24 @@ func FuzzParseOwner(f *testing.F) {
 			t.Errorf("the time of %q is not fit for JSON: %v", value, err)
 		}
 	})
+}
+
+func TestARunTellsItsProcess(t *testing.T) {
+	t.Parallel()
+	if a, b := NewRun(), NewRun(); a == b || ProcessOfRun(a+".1") != Process || ProcessOfRun(b+".500") != Process {
+		t.Errorf("the process %q is not that of %q and %q", Process, a, b)
+	}
+	if of := ProcessOfOwner(NewOwner("host/1/order", 16, time.Now())); of != Process {
+		t.Errorf("an owner tells the process %q, want %q", of, Process)
+	}
+	for _, run := range []string{"", "1764275758123456789", NewRun(), "ABCDEFGHIJKLMNOPQRSTUVWXYZ.1"} {
+		if of := ProcessOfRun(run); of != "" {
+			t.Errorf("%q is a run of the process %q", run, of)
+		}
+	}
+	for _, value := range []string{"", "somebody", NewRun()} {
+		if of := ProcessOfOwner(value); of != "" {
+			t.Errorf("%q has the process %q", value, of)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 // fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
@@ -24,6 +25,14 @@ type fetch struct {
 	reader
 }
 
+// name returns the name of a fetch. It tells the process, if the runs may be recovered once this process is silent.
+func (in *Intake) name() string {
+	if in.recoverable != nil && in.recoverable() {
+		return lockwire.NewRun()
+	}
+	return rand.Text()
+}
+
 // Positions in the arguments of a fetch.
 const (
 	mostArg  = 1
@@ -34,7 +43,7 @@ const (
 func (in *Intake) fetch(names []string, most int, found []arrival, takes bool) fetch {
 	f := fetch{in: in, most: most, found: found, reader: reader{names: names}}
 	if takes {
-		f.call = rand.Text()
+		f.call = in.name()
 		f.asking = in.ask()
 	}
 	f.keys = append(append(make([]string, 0, 1+len(in.keys)), in.keysFor(names)...), recalledKey(names[0], f.call))

@@ -1,0 +1,244 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockaccess"
+	"github.com/railtoken/railtoken/internal/lockwire"
+	"github.com/railtoken/railtoken/internal/logsafe"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+const (
+	// looksAfter is how long a worker looks after a queue without a further sweep. It is shorter than the least After: a worker
+	// that has died does not keep others from its tasks.
+	looksAfter = 2*holdings.Interval - time.Second
+	// sweepEach is how long the next sweep may be put off while nobody dies. A task without a lease is found by two of them.
+	sweepEach = 2*holdings.Interval - time.Second
+	// unleasedFor is how long a task must be active without a lease before it is taken for lost.
+	unleasedFor = holdings.Interval
+	// sweepTimeout bounds what is done for one queue, and heldAfterDeath how long a key stays locked if the worker dies that
+	// takes it from a dead one.
+	sweepTimeout   = 30 * time.Second
+	heldAfterDeath = 5 * time.Second
+)
+
+// recovery takes back the tasks of workers that do not report any more. The zero value is off.
+type recovery struct {
+	Recovery
+
+	on       bool
+	frees    bool // the locks are on the tasks' Redis
+	reporter atomic.Pointer[holdings.Reporter]
+	looked   chan struct{}
+	endNow   func() // has the leases look whether this worker is silent
+	unfollow func()
+	cancel   context.CancelFunc
+	swept    sync.WaitGroup
+
+	last   time.Time // when the queues were swept, unless that has failed, and who lived then: only sweeps use it
+	living []string
+}
+
+// recoverWith prepares the recovery that the options ask for.
+func (a *Attached) recoverWith() {
+	r := &a.recovery
+	r.Recovery, r.looked = a.opts.Recovery.withDefaults(), make(chan struct{}, 1)
+	r.on = r.After > 0 && a.oneNode && !a.opts.DisableReports && !a.opts.AllowSeparateLocks
+	r.frees = r.on && a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
+	r.endNow, r.unfollow = func() {}, func() {}
+	if r.frees {
+		r.endNow, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
+	}
+}
+
+// lapse returns after how long without a report this worker gives its leases up; 0 for never. The second is for the leases, which
+// look so often, and the hundredth for clocks that do not run equally fast.
+func (r *recovery) lapse() time.Duration {
+	if !r.on {
+		return 0
+	}
+	return r.After - r.After/100 - time.Second
+}
+
+// silent returns ErrSilent if others may be about to take back the tasks of this worker.
+func (r *recovery) silent() error {
+	if reporter := r.reporter.Load(); reporter != nil && reporter.Silent() >= r.lapse() {
+		return ErrSilent
+	}
+	return nil
+}
+
+// recoverable reports whether others may take back the runs that begin now: this worker must have told them that it lives.
+func (r *recovery) recoverable() bool {
+	reporter := r.reporter.Load()
+	return r.on && reporter != nil && reporter.Reports(r.After/2)
+}
+
+// look has the queues swept after a report.
+func (r *recovery) look() {
+	select {
+	case r.looked <- struct{}{}:
+	default:
+	}
+}
+
+// start sweeps after each report from now on.
+func (r *recovery) start(a *Attached, reporter *holdings.Reporter) {
+	if !r.on {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.swept.Go(func() {
+		for {
+			select {
+			case <-r.looked:
+				a.sweep(ctx, reporter)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+func (r *recovery) close() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.swept.Wait()
+	r.unfollow()
+}
+
+// lapsed ends all leases that others may have taken, before the next report says that this worker lives.
+func (a *Attached) lapsed() {
+	(*line.Engine)(a.queue).Stalled()
+	a.recovery.endNow()
+	a.opts.Logger.Warn("this worker could not report for so long that others may have taken back its tasks; the leases on the tasks' Redis have ended")
+}
+
+// sweep takes back the tasks of dead workers, and those that nobody runs, in the queues that this worker looks after.
+func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
+	living, ok := reporter.Life().Living(a.recovery.After)
+	r := &a.recovery
+	if !ok || time.Since(r.last) < sweepEach && slices.Equal(living, r.living) {
+		return
+	}
+	r.last, r.living = time.Now(), living
+	for queue := range a.served() {
+		if err := a.sweepQueue(ctx, queue, reporter.ID(), living); err != nil && ctx.Err() == nil {
+			r.last = time.Time{}
+			a.opts.Logger.WarnContext(ctx, "the tasks of dead workers could not be taken back; this is tried again after the next report",
+				"queue", queue, "error", logsafe.Error(err))
+		}
+	}
+}
+
+func (a *Attached) sweepQueue(ctx context.Context, queue, worker string, living []string) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	engine := (*line.Engine)(a.queue)
+	remnants, mine, err := engine.Sweep(ctx, queue, worker, looksAfter, unleasedFor, living)
+	if err != nil || !mine {
+		return err
+	}
+	remnants, err = certain(ctx, engine, remnants)
+	errs, back := []error{err}, 0
+	for _, m := range remnants {
+		left, err := a.takeBack(ctx, engine, m)
+		errs = append(errs, err)
+		if left == line.Back {
+			back++
+		}
+	}
+	if back > 0 {
+		a.opts.Logger.WarnContext(ctx, "tasks run again whose workers do not report any more", "queue", queue, "tasks", back)
+	}
+	return errors.Join(errs...)
+}
+
+// certain returns the remnants that nobody runs: of those that have had no lease for a while, no server of asynq says that it
+// runs it.
+func certain(ctx context.Context, engine *line.Engine, all []line.Remnant) ([]line.Remnant, error) {
+	if !slices.ContainsFunc(all, func(m line.Remnant) bool { return !m.Silent }) {
+		return all, nil
+	}
+	running, err := runs(ctx, engine)
+	return slices.DeleteFunc(all, func(m line.Remnant) bool { return !m.Silent && (err != nil || running[m.Task]) }), err
+}
+
+// runs returns the tasks that asynq's servers run, those without railtoken included, as they tell every 5 s.
+func runs(ctx context.Context, engine *line.Engine) (map[line.Task]bool, error) {
+	servers, err := asynqwire.Servers(ctx, engine.Client())
+	if err != nil {
+		return nil, err
+	}
+	running := map[line.Task]bool{}
+	for _, s := range servers {
+		tasks, err := s.Runs(ctx, engine.Client())
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			running[line.Task{Queue: t.Queue, ID: t.ID}] = true
+		}
+	}
+	return running, nil
+}
+
+// takeBack has a task run again whose run is over.
+func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, m line.Remnant) (line.Left, error) {
+	var freed []string
+	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, func(keys []string) { freed = a.free(ctx, m, keys) })
+	a.wakeNext(freed)
+	if err != nil || left == line.Over {
+		return line.Over, err
+	}
+	if left == line.Counted {
+		a.opts.Logger.WarnContext(ctx, "the runs of a task end again and again with their workers; asynq counts this one as a failure",
+			"task", m.String(), "deaths", a.recovery.Deaths)
+		return left, nil
+	}
+	tell(ctx, a.opts.Observer, a.opts.Logger, &middleware.Event{Kind: Recovered, Task: delayqueue.Task(m.Task)})
+	return left, nil
+}
+
+// free takes the locks of a dead worker's run from it, and releases them. It returns the keys for which others wait. What
+// fails ends with its TTL.
+func (a *Attached) free(ctx context.Context, m line.Remnant, keys []string) (awaited []string) {
+	if !a.recovery.frees {
+		return nil
+	}
+	process := lockwire.ProcessOfRun(m.Run)
+	for _, key := range keys {
+		lock, _ := a.opts.RedisKeys(key)
+		value, err := a.client.Get(ctx, lock).Result()
+		if err != nil || lockwire.ProcessOfOwner(value) != process {
+			continue
+		}
+		lease, err := locks.TakeOver(ctx, a.locker, lockaccess.Request{
+			Key: key, Expect: lockwire.Name(value), Mark: lockwire.ParseOwner(value).Mark, Label: locking.DefaultLabel() + "/recovery",
+			By: "the recovery of tasks", Why: "its worker did not report for " + a.recovery.After.String(), TTL: heldAfterDeath,
+		})
+		if err == nil {
+			err = lease.Release(ctx)
+		}
+		if err != nil {
+			a.opts.Logger.WarnContext(ctx, "a key of a dead worker could not be released; it becomes free when its TTL ends",
+				"task", m.String(), "keys", logsafe.Keys([]string{key}), "error", logsafe.Error(err))
+		} else if lease.ShouldNotify() {
+			awaited = append(awaited, key)
+		}
+	}
+	return awaited
+}
