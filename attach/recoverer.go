@@ -31,6 +31,8 @@ const (
 	// takes it from a dead one.
 	sweepTimeout   = 30 * time.Second
 	heldAfterDeath = 5 * time.Second
+	// takenAtOnce is how many tasks of a queue are taken back at a time: a dead worker may have had a thousand.
+	takenAtOnce = 16
 )
 
 // recovery takes back the tasks of workers that do not report any more. The zero value is off.
@@ -153,14 +155,23 @@ func (a *Attached) sweepQueue(ctx context.Context, queue, worker string, living 
 		return err
 	}
 	remnants, err = certain(ctx, engine, remnants)
+	var mu sync.Mutex
 	errs, back := []error{err}, 0
-	for _, m := range remnants {
-		left, err := a.takeBack(ctx, engine, m)
-		errs = append(errs, err)
-		if left == line.Back {
-			back++
-		}
+	var done sync.WaitGroup
+	for some := range slices.Chunk(remnants, max((len(remnants)+takenAtOnce-1)/takenAtOnce, 1)) {
+		done.Go(func() {
+			for _, m := range some {
+				left, err := a.takeBack(ctx, engine, m)
+				mu.Lock()
+				errs = append(errs, err)
+				if left == line.Back {
+					back++
+				}
+				mu.Unlock()
+			}
+		})
 	}
+	done.Wait()
 	if back > 0 {
 		a.opts.Logger.WarnContext(ctx, "tasks run again whose workers do not report any more", "queue", queue, "tasks", back)
 	}

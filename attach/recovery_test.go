@@ -196,7 +196,8 @@ func TestAKilledWorkersTasksRunAgainSoonWithoutARetry(t *testing.T) {
 		}
 	}
 	t.Logf("all tasks run again after %v", latest)
-	if len(again) != tasks || latest > soon.After+2*time.Second {
+	// An idle machine needs a tenth of a second after that. asynq would bring none of them back for 55 s.
+	if len(again) != tasks || latest > soon.After+10*time.Second {
 		t.Errorf("%d tasks run again, the last after %v", len(again), latest)
 	}
 	for began := time.Now(); seen.sum() < tasks && time.Since(began) < limit; {

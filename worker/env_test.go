@@ -118,6 +118,7 @@ func TestFromEnvAcceptsTheLeastAndTheMost(t *testing.T) {
 		delete(most, "RAILTOKEN_LOCK_REDIS_"+kind)
 	}
 	delete(most, "RAILTOKEN_LOCK_NODES")
+	most["RAILTOKEN_RECOVERY_AFTER"] = "30s" // what is off needs no Deaths
 	for name := range most {
 		delete(most, name+"_FILE") // of a password that is set
 	}
