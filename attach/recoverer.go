@@ -59,6 +59,9 @@ func (a *Attached) recoverWith() {
 	r.on = r.After > 0 && a.oneNode && !a.opts.DisableReports && !a.opts.AllowSeparateLocks
 	r.frees = r.on && a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
 	r.endNow, r.unfollow = func() {}, func() {}
+	if r.on {
+		(*line.Engine)(a.queue).FollowSilence(r)
+	}
 	if r.frees {
 		r.endNow, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
 	}
@@ -77,6 +80,19 @@ func (r *recovery) lapse() time.Duration {
 func (r *recovery) silent() error {
 	if reporter := r.reporter.Load(); reporter != nil && reporter.Silent() >= r.lapse() {
 		return ErrSilent
+	}
+	return nil
+}
+
+// Silent reports whether others may be about to take back the tasks of this worker: see [line.Silence].
+func (r *recovery) Silent() bool { return r.silent() != nil }
+
+// Heard waits until they are not.
+func (r *recovery) Heard(ctx context.Context) error {
+	for r.Silent() {
+		if err := r.reporter.Load().Heard(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -138,7 +154,7 @@ func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	}
 	r.last, r.living = time.Now(), living
 	for queue := range a.served() {
-		if err := a.sweepQueue(ctx, queue, reporter.ID(), living); err != nil && ctx.Err() == nil {
+		if err := a.sweepQueue(ctx, queue, reporter, living); err != nil && ctx.Err() == nil {
 			r.last = time.Time{}
 			a.opts.Logger.WarnContext(ctx, "the tasks of dead workers could not be taken back; this is tried again after the next report",
 				"queue", queue, "error", logsafe.Error(err))
@@ -146,11 +162,11 @@ func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	}
 }
 
-func (a *Attached) sweepQueue(ctx context.Context, queue, worker string, living []string) error {
+func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, living []string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	engine := (*line.Engine)(a.queue)
-	remnants, mine, err := engine.Sweep(ctx, queue, worker, looksAfter, unleasedFor, living)
+	remnants, mine, err := engine.Sweep(ctx, queue, reporter.ID(), looksAfter, unleasedFor, living)
 	if err != nil || !mine {
 		return err
 	}
@@ -161,7 +177,7 @@ func (a *Attached) sweepQueue(ctx context.Context, queue, worker string, living 
 	for some := range slices.Chunk(remnants, max((len(remnants)+takenAtOnce-1)/takenAtOnce, 1)) {
 		done.Go(func() {
 			for _, m := range some {
-				left, err := a.takeBack(ctx, engine, m)
+				left, err := a.takeBack(ctx, engine, reporter, m)
 				mu.Lock()
 				errs = append(errs, err)
 				if left == line.Back {
@@ -208,9 +224,13 @@ func runs(ctx context.Context, engine *line.Engine) (map[line.Task]bool, error) 
 }
 
 // takeBack has a task run again whose run is over.
-func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, m line.Remnant) (line.Left, error) {
+func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, reporter *holdings.Reporter, m line.Remnant) (line.Left, error) {
+	var signs []any
+	if m.Silent {
+		signs = reporter.Life().Signs(lockwire.ProcessOfRun(m.Run))
+	}
 	var freed []string
-	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, func(keys []string) { freed = a.free(ctx, m, keys) })
+	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, signs, func(keys []string) { freed = a.free(ctx, reporter, m, signs, keys) })
 	a.wakeNext(freed)
 	if err != nil || left == line.Over {
 		return line.Over, err
@@ -226,7 +246,7 @@ func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, m line.Rem
 
 // free takes the locks of a dead worker's run from it, and releases them. It returns the keys for which others wait. What
 // fails ends with its TTL.
-func (a *Attached) free(ctx context.Context, m line.Remnant, keys []string) (awaited []string) {
+func (a *Attached) free(ctx context.Context, reporter *holdings.Reporter, m line.Remnant, signs []any, keys []string) (awaited []string) {
 	if !a.recovery.frees {
 		return nil
 	}
@@ -236,6 +256,10 @@ func (a *Attached) free(ctx context.Context, m line.Remnant, keys []string) (awa
 		value, err := a.client.Get(ctx, lock).Result()
 		if err != nil || lockwire.ProcessOfOwner(value) != process {
 			continue
+		}
+		// A lock that names the process was taken before it fell silent, unless it was heard before this look.
+		if silent, err := reporter.SilentSince(ctx, signs); err != nil || !silent {
+			return awaited
 		}
 		lease, err := locks.TakeOver(ctx, a.locker, lockaccess.Request{
 			Key: key, Expect: lockwire.Name(value), Mark: lockwire.ParseOwner(value).Mark, Label: locking.DefaultLabel() + "/recovery",

@@ -38,7 +38,7 @@ func (f colocatedLocks) Ask() colocated.Ask {
 		block = f.gate.block
 	}
 	began := f.single.suspension.now()
-	owner := lockwire.NewOwner(f.single.label+"/", block, began.watch.Last())
+	owner := f.single.suspension.newOwner(f.single.label+"/", block, began)
 	return colocated.Ask{
 		ID: owner[:lockwire.IDSize-3], Tail: owner[lockwire.IDSize:], Floor: -f.single.clock.Last(),
 		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch,

@@ -41,6 +41,7 @@ type Lease struct {
 	stop       context.CancelFunc // of the renewal
 	giveUp     time.Duration      // when the renewal is stopped
 
+	ours   bool   // its locks tell this process, so that others may take them once it is silent
 	offset int64  // of its token within the block
 	holder holder // the Gate's part of the lease, or nil
 
@@ -130,7 +131,7 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
-	if err := l.suspension.silence.err(); err != nil {
+	if err := l.suspension.silence.err(); err != nil && l.ours {
 		l.end(&LostError{Keys: l.keys, Reason: LossExpired, Err: err})
 		return now
 	}

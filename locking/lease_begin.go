@@ -20,6 +20,9 @@ func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Opti
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
 		term: leasing.NewTerm(opts.TTL, opts.MaxHold, leasing.Haste()),
 	}
+	if g, ok := grant.(interface{ isOurs() bool }); ok {
+		l.ours = g.isOurs()
+	}
 	now := l.watch.Elapsed()
 	next := l.term.Next(now)
 	if next.Renew && l.term.EndsSoon(now) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/leasing"
+	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
 const (
@@ -45,6 +46,12 @@ type timed interface {
 
 // now returns the present moment, for leases that use this detector.
 func (d *suspensionDetector) now() instant { return instant{leasing.StartStopwatch(d.read), d} }
+
+// newOwner returns the value of a lock that is taken now. Nobody may take it from its holder for that of a silent process if the
+// process is silent already: its holder has begun since.
+func (d *suspensionDetector) newOwner(label string, block int, began instant) string {
+	return lockwire.NewOwner(label, block, began.watch.Last(), d.silence.err() != nil)
+}
 
 // add registers a lease.
 func (d *suspensionDetector) add(l timed) {

@@ -80,6 +80,18 @@ func (l *Life) Living(after time.Duration) (processes []string, ok bool) {
 	return processes, true
 }
 
+// Signs returns the workers of a process that have been heard of, each with its last sign of life (ms).
+func (l *Life) Signs(process string) (all []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, s := range l.heard {
+		if ProcessOf(id) == process {
+			all = append(all, id, s.clock)
+		}
+	}
+	return all
+}
+
 // Next returns when the next process that lives would have been silent for so long; zero if there is none.
 func (l *Life) Next(after time.Duration) (next time.Time) {
 	l.mu.Lock()

@@ -74,6 +74,9 @@ type Reporter struct {
 	life Life
 	sent atomic.Pointer[time.Time] // when the last report was sent that Redis has; nil for none
 
+	mu    sync.Mutex
+	heard chan struct{} // closed when the next one has come; nil unless somebody waits for it
+
 	compare int // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
@@ -108,6 +111,37 @@ func (r *Reporter) Silent() time.Duration {
 // Reports reports whether Redis has a report of this worker that is younger than a time.
 func (r *Reporter) Reports(age time.Duration) bool {
 	return r.sent.Load() != nil && r.Silent() < age
+}
+
+// Heard waits for the next report. Its error is the cause of ctx.
+func (r *Reporter) Heard(ctx context.Context) error {
+	r.mu.Lock()
+	if r.heard == nil {
+		r.heard = make(chan struct{})
+	}
+	heard := r.heard
+	r.mu.Unlock()
+	select {
+	case <-heard:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// SilentSince reports whether workers have shown no sign of life since those that [Life.Signs] has returned.
+func (r *Reporter) SilentSince(ctx context.Context, signs []any) (bool, error) {
+	for i := 0; i < len(signs); i += 2 {
+		id, _ := signs[i].(string)
+		last, err := r.client.ZScore(ctx, Workers, id).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return false, err
+		}
+		if clock, _ := signs[i+1].(int64); err == nil && int64(last) != clock {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
@@ -257,7 +291,13 @@ func (r *Reporter) sign(ctx context.Context) error {
 		r.life.missed()
 		return err
 	}
+	r.mu.Lock()
 	r.sent.Store(&sent)
+	if r.heard != nil {
+		close(r.heard)
+		r.heard = nil
+	}
+	r.mu.Unlock()
 	r.life.found(sent, time.Now(), clock, all)
 	if r.opts.Looked != nil {
 		r.opts.Looked()

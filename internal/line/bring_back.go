@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/holdings"
 )
 
 var (
@@ -68,7 +69,7 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 		}
 		after = failed(message, retried, now.Unix(), asynq.ErrLeaseExpired.Error())
 	}
-	n, err := e.sendBack(ctx, t, message, after, outcome, "", "", 0)
+	n, err := e.sendBack(ctx, t, message, after, outcome, "", "", 0, nil)
 	back := n == 1
 	if back && outcome != "archived" && e.woken != nil {
 		e.woken(t)
@@ -77,7 +78,9 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 }
 
 // sendBack runs bring_back.lua, and returns what that does. Its last arguments are those of the script.
-func (e *Engine) sendBack(ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int) (int, error) {
+func (e *Engine) sendBack(
+	ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int, signs []any,
+) (int, error) {
 	now := time.Now()
 	day := ":" + now.UTC().Format(time.DateOnly)
 	keys := []string{t.Hash()}
@@ -87,7 +90,12 @@ func (e *Engine) sendBack(ctx context.Context, t Task, message, after, outcome, 
 	} {
 		keys = append(keys, t.Prefix()+name)
 	}
-	return bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()),
-		int(LeftAfter.Seconds()),
-		now.UnixNano(), outcome, now.Add(countsKept).Unix(), judge, run, deaths).Int()
+	if len(signs) > 0 {
+		keys = append(keys, holdings.Workers)
+	}
+	args := []any{
+		t.ID, message, after, int(LostAfter.Seconds()), int(LeftAfter.Seconds()), now.UnixNano(), outcome, now.Add(countsKept).Unix(),
+		judge, run, deaths,
+	}
+	return bringBackScript.Run(ctx, e.client, keys, append(args, signs...)...).Int()
 }

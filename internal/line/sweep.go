@@ -80,8 +80,11 @@ func (e *Engine) message(ctx context.Context, m Remnant) (message, recorded stri
 // its process is silent, free is called before with the keys that its run may have locked, as far as they are known: a task
 // whose strategy does not wait would fail because of its own lock.
 //
+// signs are the last signs of life of the workers of that process, as [holdings.Life.Signs] returns them: if there is a newer one,
+// the remnant is [Over].
+//
 // It makes two calls to Redis. Each of them may be repeated.
-func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, free func(keys []string)) (Left, error) {
+func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, signs []any, free func(keys []string)) (Left, error) {
 	message, recorded, ok, err := e.message(ctx, m)
 	if err != nil || !ok {
 		return Over, err
@@ -97,7 +100,7 @@ func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, free func(
 		}
 		free(keys)
 	}
-	back, err := e.sendBack(ctx, m.Task, message, message, "", judge, m.Run, deaths)
+	back, err := e.sendBack(ctx, m.Task, message, message, "", judge, m.Run, deaths, signs)
 	if Left(back) == Back && e.woken != nil {
 		e.woken(m.Task)
 	}

@@ -39,19 +39,21 @@ type Owner struct {
 // process.
 var Process = rand.Text()[:ProcessSize]
 
-// newID returns random bits in base64, and Process behind the mark.
-func newID() (id [IDSize]byte) {
+// newID returns random bits in base64, and Process behind the mark unless the process is not to be told.
+func newID(anonymous bool) (id [IDSize]byte) {
 	var random [idBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	base64.RawURLEncoding.Encode(id[:], random[:])
-	copy(id[markSize:], Process)
+	if !anonymous {
+		copy(id[markSize:], Process)
+	}
 	return id
 }
 
 // NewRun returns the name of a call that begins runs of tasks: random bits, then Process. The name of each run is that of
 // its call, a point, and a number.
 func NewRun() string {
-	id := newID()
+	id := newID(false)
 	return string(id[:runSize])
 }
 
@@ -65,7 +67,7 @@ func ProcessOfRun(run string) string {
 }
 
 // ProcessOfOwner returns the Process that has made the value of a lock, or "" if another program has. In values of earlier
-// versions there are random bits in its place.
+// versions, and of a process that is not to be told, there are random bits in its place.
 func ProcessOfOwner(value string) string {
 	if !ParseOwner(value).Ours {
 		return ""
@@ -73,10 +75,13 @@ func ProcessOfOwner(value string) string {
 	return value[markSize:runSize]
 }
 
-// NewOwner returns the value of a lock: random bits that identify the acquisition, and among them Process; its time, the
-// number of its tokens, and its label, so that the value tells an operator who holds the key.
-func NewOwner(label string, block int, now time.Time) string {
-	id := newID()
+// IsOurs reports whether the value of a lock tells this process.
+func IsOurs(value string) bool { return len(value) > IDSize && value[markSize:runSize] == Process }
+
+// NewOwner returns the value of a lock: random bits that identify the acquisition, and among them Process unless it is anonymous;
+// its time, the number of its tokens, and its label, so that the value tells an operator who holds the key.
+func NewOwner(label string, block int, now time.Time, anonymous bool) string {
+	id := newID(anonymous)
 	var array [IDSize + 20]byte
 	b := append(array[:0], id[:]...)
 	b = append(b, '.')

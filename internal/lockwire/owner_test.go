@@ -15,7 +15,7 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
 	for _, label := range []string{"", "host/1/order", "with.dots.in.it", ".", "..", strings.Repeat("é", 100)} {
 		for _, block := range []int{1, 2, 16, MaxBlock} {
-			value := NewOwner(label, block, now)
+			value := NewOwner(label, block, now, false)
 			got := ParseOwner(value)
 			want := Owner{
 				Ours: true, Label: label, Since: now.Truncate(time.Millisecond).Local(), Block: int64(block), Mark: value[:16],
@@ -34,7 +34,7 @@ func TestEveryOwnerHas112BitsOfItsOwn(t *testing.T) {
 	varies := make([]byte, idBytes)
 	var first []byte
 	for range 1000 {
-		random, _, _ := strings.Cut(NewOwner("same label", 1, now), ".")
+		random, _, _ := strings.Cut(NewOwner("same label", 1, now, false), ".")
 		bits, err := base64.RawURLEncoding.Strict().DecodeString(random)
 		if err != nil || len(bits) != 20 {
 			t.Fatalf("%q holds %d random bytes (%v), want 20", random, len(bits), err)
@@ -77,7 +77,7 @@ func FuzzParseOwner(f *testing.F) {
 	for _, seed := range []string{
 		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x",
 		bits + ".1.\n\xff",
-		NewOwner("host/1/order", 1, time.Now()), NewOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x",
+		NewOwner("host/1/order", 1, time.Now(), false), NewOwner("host/1/order", 16, time.Now(), false), bits + ".zz-0.x",
 		bits + ".zz--1.x",
 	} {
 		f.Add(seed)
@@ -109,7 +109,7 @@ func TestARunTellsItsProcess(t *testing.T) {
 	if a, b := NewRun(), NewRun(); a == b || ProcessOfRun(a+".1") != Process || ProcessOfRun(b+".500") != Process {
 		t.Errorf("the process %q is not that of %q and %q", Process, a, b)
 	}
-	if of := ProcessOfOwner(NewOwner("host/1/order", 16, time.Now())); of != Process {
+	if of := ProcessOfOwner(NewOwner("host/1/order", 16, time.Now(), false)); of != Process {
 		t.Errorf("an owner tells the process %q, want %q", of, Process)
 	}
 	for _, run := range []string{"", "1764275758123456789", NewRun(), "ABCDEFGHIJKLMNOPQRSTUVWXYZ.1"} {

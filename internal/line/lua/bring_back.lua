@@ -11,6 +11,8 @@
 --       9 '' when asynq's lease tells that the worker has died; 'silent' when its process does not report any more, and
 --       'unleased' when no server runs the task and it has no lease. For the last two:  10 the field pending_since of the
 --       task: the name of its run, if it has one   11 how many runs in a row may end so
+--       When it is 'silent', KEYS 10 is the sorted set of the workers' last signs of life (ms), and the last ARGV are pairs: a
+--       worker of the process that has begun the run, and its last sign as the caller knows it
 --
 -- Returns 1; or 2 when so many runs have ended so that asynq's recoverer is to count this end as a failure; or 0 when the
 -- task is not active any more, is in another run, or its lease ended too recently, or so long ago that the recoverer may
@@ -31,6 +33,12 @@ if ago and (judge == '' and ago < tonumber(ARGV[4]) or ago >= tonumber(ARGV[5]))
   return 0
 end
 local deaths = nil
+for i = 12, #ARGV, 2 do
+  local last = redis.call('ZSCORE', KEYS[10], ARGV[i])
+  if last and tonumber(last) ~= tonumber(ARGV[i + 1]) then
+    return 0 -- the process has come back
+  end
+end
 if judge ~= '' then
   if (found[3] or '') ~= ARGV[10] or judge == 'unleased' and ends then
     return 0
