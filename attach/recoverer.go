@@ -43,7 +43,7 @@ type recovery struct {
 	frees    bool // the locks are on the tasks' Redis
 	reporter atomic.Pointer[holdings.Reporter]
 	looked   chan struct{}
-	endNow   func() // has the leases look whether this worker is silent
+	ended    func(why error) // ends the leases that have begun until now
 	unfollow func()
 	cancel   context.CancelFunc
 	swept    sync.WaitGroup
@@ -58,12 +58,12 @@ func (a *Attached) recoverWith() {
 	r.Recovery, r.looked = a.opts.Recovery.withDefaults(), make(chan struct{}, 1)
 	r.on = r.After > 0 && a.oneNode && !a.opts.DisableReports && !a.opts.AllowSeparateLocks
 	r.frees = r.on && a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
-	r.endNow, r.unfollow = func() {}, func() {}
+	r.ended, r.unfollow = func(error) {}, func() {}
 	if r.on {
 		(*line.Engine)(a.queue).FollowSilence(r)
 	}
 	if r.frees {
-		r.endNow, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
+		r.ended, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
 	}
 }
 
@@ -141,7 +141,7 @@ func (r *recovery) close() {
 // lapsed ends all leases that others may have taken, before the next report says that this worker lives.
 func (a *Attached) lapsed() {
 	(*line.Engine)(a.queue).Stalled()
-	a.recovery.endNow()
+	a.recovery.ended(ErrSilent)
 	a.opts.Logger.Warn("this worker could not report for so long that others may have taken back its tasks; the leases on the tasks' Redis have ended")
 }
 

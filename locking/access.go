@@ -47,7 +47,7 @@ func (access) OnLateRelease(l Locker, freed func(keys []string)) (stop func()) {
 
 func (access) EndWhenDeposed(l Locker) (stop func(), err error) { return followDepositions(l) }
 
-func (access) EndWhenSilent(l Locker, silent func() error) (look, stop func()) {
+func (access) EndWhenSilent(l Locker, silent func() error) (lapsed func(why error), stop func()) {
 	return endWhenSilent(l, silent)
 }
 

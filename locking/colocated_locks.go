@@ -41,13 +41,13 @@ func (f colocatedLocks) Ask() colocated.Ask {
 	owner := f.single.suspension.newOwner(f.single.label+"/", block, began)
 	return colocated.Ask{
 		ID: owner[:lockwire.IDSize-3], Tail: owner[lockwire.IDSize:], Floor: -f.single.clock.Last(),
-		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch,
+		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch, Lapses: began.lapses,
 	}
 }
 
 // adopt makes a Lease of keys that a script has taken.
 func (f colocatedLocks) adopt(ctx context.Context, t *colocated.Taken, opts Options) (*Lease, error) {
-	opts, began := opts.withDefaults(), instant{t.Ask.Began, &f.single.suspension}
+	opts, began := opts.withDefaults(), instant{t.Ask.Began, &f.single.suspension, t.Ask.Lapses}
 	if opts.TTL != t.TTL {
 		return nil, errors.New("locking: the keys were taken with another TTL")
 	}

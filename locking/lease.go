@@ -41,7 +41,7 @@ type Lease struct {
 	stop       context.CancelFunc // of the renewal
 	giveUp     time.Duration      // when the renewal is stopped
 
-	ours   bool   // its locks tell this process, so that others may take them once it is silent
+	lapses int64  // see instant
 	offset int64  // of its token within the block
 	holder holder // the Gate's part of the lease, or nil
 
@@ -131,7 +131,7 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
-	if err := l.suspension.silence.err(); err != nil && l.ours {
+	if err := l.suspension.silence.over(l.lapses); err != nil && l.tellsProcess() {
 		l.end(&LostError{Keys: l.keys, Reason: LossExpired, Err: err})
 		return now
 	}
@@ -139,6 +139,12 @@ func (l *Lease) check() (now time.Duration) {
 		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
 	}
 	return now
+}
+
+// tellsProcess reports whether its locks tell this process, so that others may take them once it is silent.
+func (l *Lease) tellsProcess() bool {
+	g, ok := l.grant.(interface{ isOurs() bool })
+	return ok && g.isOurs()
 }
 
 // end ends the lease with a cause, once. The caller holds the mutex.

@@ -17,11 +17,8 @@ import (
 // the grant last, or within 5 s, the error matches ErrLost, too.
 func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
+		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension, lapses: began.lapses,
 		term: leasing.NewTerm(opts.TTL, opts.MaxHold, leasing.Haste()),
-	}
-	if g, ok := grant.(interface{ isOurs() bool }); ok {
-		l.ours = g.isOurs()
 	}
 	now := l.watch.Elapsed()
 	next := l.term.Next(now)
@@ -33,6 +30,9 @@ func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Opti
 	}
 	if next.End != leasing.Lasts {
 		return nil, &LostError{Keys: keys, Reason: lossAt[next.End]}
+	}
+	if err := l.suspension.silence.over(l.lapses); err != nil && l.tellsProcess() {
+		return nil, &LostError{Keys: keys, Reason: LossExpired, Err: err}
 	}
 	l.start(next.Sleep)
 	return l, nil
@@ -98,7 +98,7 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 		return nil
 	}
 	next := &Lease{
-		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
+		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, lapses: l.lapses, holder: h,
 		term: l.term.HandedOff(now, opts.MaxHold),
 	}
 	next.start(next.term.Next(now).Sleep)

@@ -8,7 +8,32 @@ import (
 // silence says whether the workers that share a Locker have been silent for so long that another process may have taken their
 // keys, although the locks would have lasted longer. The zero value says no. It is safe for concurrent use.
 type silence struct {
-	by atomic.Pointer[[]*func() error]
+	by     atomic.Pointer[[]*func() error]
+	lapses atomic.Int64          // how often a worker was silent for so long
+	last   atomic.Pointer[error] // what it has said then
+}
+
+// tells reports whether locks that are taken now may tell this process: a worker has its leases end once it is silent, and it is not.
+func (s *silence) tells() bool {
+	all := s.by.Load()
+	return all != nil && len(*all) > 0 && s.err() == nil
+}
+
+// over returns why a lease whose locks tell this process has ended, if it began after so many lapses; nil if it has not.
+func (s *silence) over(lapses int64) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	if s.lapses.Load() == lapses {
+		return nil
+	}
+	return *s.last.Load()
+}
+
+// lapse ends all leases whose locks tell this process and that began before, also those of calls that have not been answered yet.
+func (s *silence) lapse(why error) {
+	s.last.Store(&why)
+	s.lapses.Add(1)
 }
 
 // err returns what one of them says that is silent, or nil.
@@ -50,21 +75,25 @@ func (s *silence) change(change func([]*func() error) []*func() error) {
 	}
 }
 
-// endWhenSilent has the leases of the Locker end with the error that silent returns, once it returns one. look has them look
-// at once.
-func (s *Single) endWhenSilent(silent func() error) (look, stop func()) {
-	return s.suspension.look, s.suspension.silence.follow(silent)
+// endWhenSilent has the leases of the Locker end with the error that silent returns, once it returns one. lapsed ends those that
+// have begun before, although it may not return one any more.
+func (s *Single) endWhenSilent(silent func() error) (lapsed func(why error), stop func()) {
+	lapsed = func(why error) {
+		s.suspension.silence.lapse(why)
+		s.suspension.look()
+	}
+	return lapsed, s.suspension.silence.follow(silent)
 }
 
-func (g *Gate) endWhenSilent(silent func() error) (look, stop func()) {
+func (g *Gate) endWhenSilent(silent func() error) (lapsed func(why error), stop func()) {
 	return endWhenSilent(g.inner, silent)
 }
 
-func endWhenSilent(locker any, silent func() error) (look, stop func()) {
+func endWhenSilent(locker any, silent func() error) (lapsed func(why error), stop func()) {
 	if l, ok := locker.(interface {
-		endWhenSilent(silent func() error) (look, stop func())
+		endWhenSilent(silent func() error) (lapsed func(why error), stop func())
 	}); ok {
 		return l.endWhenSilent(silent)
 	}
-	return func() {}, func() {}
+	return func(error) {}, func() {}
 }

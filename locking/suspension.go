@@ -21,6 +21,7 @@ const (
 type instant struct {
 	watch      leasing.Stopwatch
 	suspension *suspensionDetector // of the Locker
+	lapses     int64               // of its silence, until then
 }
 
 // suspensionDetector notices within a second that the machine was suspended or its wall clock was set forward, and has
@@ -45,12 +46,14 @@ type timed interface {
 }
 
 // now returns the present moment, for leases that use this detector.
-func (d *suspensionDetector) now() instant { return instant{leasing.StartStopwatch(d.read), d} }
+func (d *suspensionDetector) now() instant {
+	return instant{leasing.StartStopwatch(d.read), d, d.silence.lapses.Load()}
+}
 
-// newOwner returns the value of a lock that is taken now. Nobody may take it from its holder for that of a silent process if the
-// process is silent already: its holder has begun since.
+// newOwner returns the value of a lock that is taken now. It tells this process only if the lease ends once the process is silent:
+// nobody takes any other lock from its holder for that.
 func (d *suspensionDetector) newOwner(label string, block int, began instant) string {
-	return lockwire.NewOwner(label, block, began.watch.Last(), d.silence.err() != nil)
+	return lockwire.NewOwner(label, block, began.watch.Last(), !d.silence.tells())
 }
 
 // add registers a lease.

@@ -30,6 +30,7 @@ type Ask struct {
 	FenceTTL time.Duration
 	Block    int               // tokens of a lease
 	Began    leasing.Stopwatch // runs since the leases began
+	Lapses   int64             // how often this process had been silent for too long until then
 }
 
 // Taken are the locks of one task that a script has taken.

@@ -77,7 +77,8 @@ type Reporter struct {
 	mu    sync.Mutex
 	heard chan struct{} // closed when the next one has come; nil unless somebody waits for it
 
-	compare int // the reports until the worker is compared with the others; 0 for never
+	lapsed  bool // since the last report
+	compare int  // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
 	known   bool      // Redis may have a report
@@ -173,6 +174,7 @@ func (r *Reporter) Start(ctx context.Context, beside bool) (rival *Rival, store 
 	}
 	if err != nil || rival != nil && !beside {
 		r.withdraw()
+		r.sent.Store(nil) // it has no runs that others could take
 		return rival, store, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -282,10 +284,11 @@ func (r *Reporter) write(ctx context.Context) error {
 
 // sign shows a sign of life, and looks at those of the others.
 func (r *Reporter) sign(ctx context.Context) error {
-	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse {
+	sent := time.Now() // before the check: a pause in between makes it look old afterwards
+	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse && !r.lapsed {
+		r.lapsed = true
 		r.opts.Lapsed()
 	}
-	sent := time.Now()
 	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds()).Slice())
 	if err != nil {
 		r.life.missed()
@@ -293,6 +296,7 @@ func (r *Reporter) sign(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	r.sent.Store(&sent)
+	r.lapsed = false
 	if r.heard != nil {
 		close(r.heard)
 		r.heard = nil
