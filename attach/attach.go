@@ -191,7 +191,7 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 		return nil, err
 	}
 	_, oneNode := client.(*redis.Client)
-	if err := opts.Recovery.fits(oneNode, opts); err != nil {
+	if err := opts.Recovery.fits(opts); err != nil {
 		return nil, err
 	}
 	cfg.Queues = maps.Clone(cfg.Queues)

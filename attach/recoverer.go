@@ -48,51 +48,44 @@ type recovery struct {
 	cancel   context.CancelFunc
 	swept    sync.WaitGroup
 
-	last   time.Time // when the queues were swept, unless that has failed, and who lived then: only sweeps use it
-	living []string
+	last time.Time // when the queues were swept, unless that has failed, and who was dead then: only sweeps use it
+	dead []string
 }
 
 // recoverWith prepares the recovery that the options ask for.
 func (a *Attached) recoverWith() {
 	r := &a.recovery
-	r.Recovery, r.looked = a.opts.Recovery.withDefaults(), make(chan struct{}, 1)
-	r.on = r.After > 0 && a.oneNode && !a.opts.DisableReports && !a.opts.AllowSeparateLocks
-	r.frees = r.on && a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
+	frees := a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
+	r.Recovery, r.looked = a.opts.Recovery.withDefaults(frees), make(chan struct{}, 1)
+	r.on = r.After > 0 && !a.opts.DisableReports
+	r.frees = r.on && frees
 	r.ended, r.unfollow = func(error) {}, func() {}
-	if r.on {
-		(*line.Engine)(a.queue).FollowSilence(r)
-	}
 	if r.frees {
 		r.ended, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
 	}
 }
 
-// lapse returns after how long without a report this worker gives its leases up; 0 for never. The second is for the leases, which
-// look so often, and the hundredth for clocks that do not run equally fast.
+// lapse returns after how long without a report this worker gives its leases up. The second is for the leases, which look so often, and
+// the fiftieth for clocks that do not run equally fast.
 func (r *recovery) lapse() time.Duration {
 	if !r.on {
 		return 0
 	}
-	return r.After - r.After/100 - time.Second
+	return r.After - r.After/50 - time.Second
+}
+
+// reported returns what the reports say: after how long without one others may take back the tasks of this worker; 0 for never.
+func (r *recovery) reported() time.Duration {
+	if !r.on {
+		return 0
+	}
+	return r.After
 }
 
 // silent returns ErrSilent if others may be about to take back the tasks of this worker.
 func (r *recovery) silent() error {
 	if reporter := r.reporter.Load(); reporter != nil && reporter.Silent() >= r.lapse() {
 		return ErrSilent
-	}
-	return nil
-}
-
-// Silent reports whether others may be about to take back the tasks of this worker: see [line.Silence].
-func (r *recovery) Silent() bool { return r.silent() != nil }
-
-// Heard waits until they are not.
-func (r *recovery) Heard(ctx context.Context) error {
-	for r.Silent() {
-		if err := r.reporter.Load().Heard(ctx); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -140,21 +133,27 @@ func (r *recovery) close() {
 
 // lapsed ends all leases that others may have taken, before the next report says that this worker lives.
 func (a *Attached) lapsed() {
-	(*line.Engine)(a.queue).Stalled()
 	a.recovery.ended(ErrSilent)
 	a.opts.Logger.Warn("this worker could not report for so long that others may have taken back its tasks; the leases on the tasks' Redis have ended")
 }
 
+// crowded says why nobody is taken for dead.
+func (a *Attached) crowded() {
+	if a.recovery.on {
+		a.opts.Logger.Warn("so many workers report that the tasks of dead ones are left to asynq's recoverer", "most", holdings.MostWorkers)
+	}
+}
+
 // sweep takes back the tasks of dead workers, and those that nobody runs, in the queues that this worker looks after.
 func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
-	living, ok := reporter.Life().Living(a.recovery.After)
+	dead := reporter.Life().Dead()
 	r := &a.recovery
-	if !ok || time.Since(r.last) < sweepEach && slices.Equal(living, r.living) {
+	if time.Since(r.last) < sweepEach && slices.Equal(dead, r.dead) { //nolint:forbidigo // a pause
 		return
 	}
-	r.last, r.living = time.Now(), living
+	r.last, r.dead = time.Now(), dead
 	for queue := range a.served() {
-		if err := a.sweepQueue(ctx, queue, reporter, living); err != nil && ctx.Err() == nil {
+		if err := a.sweepQueue(ctx, queue, reporter, dead); err != nil && ctx.Err() == nil {
 			r.last = time.Time{}
 			a.opts.Logger.WarnContext(ctx, "the tasks of dead workers could not be taken back; this is tried again after the next report",
 				"queue", queue, "error", logsafe.Error(err))
@@ -162,11 +161,11 @@ func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	}
 }
 
-func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, living []string) error {
+func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, dead []string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	engine := (*line.Engine)(a.queue)
-	remnants, mine, err := engine.Sweep(ctx, queue, reporter.ID(), looksAfter, unleasedFor, living)
+	remnants, mine, err := engine.Sweep(ctx, queue, reporter.ID(), looksAfter, unleasedFor, dead)
 	if err != nil || !mine {
 		return err
 	}
@@ -225,14 +224,15 @@ func runs(ctx context.Context, engine *line.Engine) (map[line.Task]bool, error) 
 
 // takeBack has a task run again whose run is over.
 func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, reporter *holdings.Reporter, m line.Remnant) (line.Left, error) {
-	var signs []any
-	if m.Silent {
-		signs = reporter.Life().Signs(lockwire.ProcessOfRun(m.Run))
-	}
+	process := lockwire.ProcessOfRun(m.Run)
+	signs := reporter.Life().Signs(process)
 	var freed []string
-	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, signs, func(keys []string) { freed = a.free(ctx, reporter, m, signs, keys) })
+	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, func(keys []string) (bool, error) {
+		freed = a.free(ctx, reporter, m, signs, keys)
+		return reporter.SilentSince(ctx, signs)
+	})
 	a.wakeNext(freed)
-	if err != nil || left == line.Over {
+	if err != nil || left == line.Over || left == line.Cancelled {
 		return line.Over, err
 	}
 	if left == line.Counted {
@@ -246,7 +246,7 @@ func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, reporter *
 
 // free takes the locks of a dead worker's run from it, and releases them. It returns the keys for which others wait. What
 // fails ends with its TTL.
-func (a *Attached) free(ctx context.Context, reporter *holdings.Reporter, m line.Remnant, signs []any, keys []string) (awaited []string) {
+func (a *Attached) free(ctx context.Context, reporter *holdings.Reporter, m line.Remnant, signs holdings.Signs, keys []string) (awaited []string) {
 	if !a.recovery.frees {
 		return nil
 	}

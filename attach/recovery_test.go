@@ -48,8 +48,10 @@ func handlers(a *attach.Attached, h asynq.HandlerFunc) asynq.Handler {
 
 // doomed is a worker whose handlers run until their contexts end. Each tells when it begins, why its context has ended, and
 // whether a fenced write was refused then.
-func doomed(addr string) error {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+//
+// Several addresses are those of a Redis Cluster.
+func doomed(addrs string) error {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(addrs, ",")})
 	a, err := attach.New(client, asynq.Config{Concurrency: 100, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: soon})
 	if err != nil {
 		return err
@@ -100,10 +102,15 @@ return 1`)
 // begins starts a doomed worker, and returns it once it runs all of n tasks.
 func (r *rig) begins(server *redistest.Server, n int) *childtest.Child {
 	r.Helper()
-	c := childtest.Start(r.T, doomedTasks+"="+server.Addr())
+	return beginsAt(r.T, server.Addr(), n)
+}
+
+func beginsAt(t *testing.T, addrs string, n int) *childtest.Child {
+	t.Helper()
+	c := childtest.Start(t, doomedTasks+"="+addrs)
 	for range n {
-		if line := c.Says(r.T); !strings.HasPrefix(line, "began ") {
-			r.Fatalf("the worker says %q", line)
+		if line := c.Says(t); !strings.HasPrefix(line, "began ") {
+			t.Fatalf("the worker says %q", line)
 		}
 	}
 	return c
@@ -220,6 +227,57 @@ func (r *rig) reports(n int64) {
 		if time.Since(began) > limit {
 			r.Fatalf("not %d workers report", n)
 		}
+	}
+}
+
+// Their locks end with their TTLs there.
+func TestAKilledWorkersTasksRunAgainSoonOnACluster(t *testing.T) {
+	t.Parallel()
+	const tasks = 20
+	cluster := redistest.StartCluster(t, 3)
+	client := cluster.Client(t)
+	enqueuer := asynq.NewClientFromRedisClient(client)
+	for i := range tasks {
+		task := asynq.NewTask(withoutKey, nil)
+		if i%2 == 0 {
+			task = asynq.NewTask("test", []byte(strconv.Itoa(i)))
+		}
+		if _, err := enqueuer.Enqueue(task, asynq.MaxRetry(0), asynq.TaskID(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dies := beginsAt(t, strings.Join(cluster.Addrs(), ","), tasks)
+	a, err := attach.New(client, asynq.Config{Concurrency: tasks, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: soon})
+	ok(t, err)
+	defer func() { ok(t, a.Close()) }()
+	ran := make(chan string, 2*tasks)
+	s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
+	ok(t, s.Start(handlers(a, func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		ran <- id
+		return nil
+	})))
+	defer s.Shutdown()
+	for began := time.Now(); client.ZCard(t.Context(), "railtoken:workers").Val() != 2; <-time.After(2 * time.Millisecond) {
+		if time.Since(began) > limit {
+			t.Fatal("two workers do not report")
+		}
+	}
+	dies.Signal(t, syscall.SIGKILL)
+	killed, again, free := time.Now(), map[string]bool{}, 0
+	for range tasks {
+		id := receive(t, ran)
+		if n, _ := strconv.Atoi(id); n%2 == 1 {
+			free++
+			if after := time.Since(killed); after > soon.After+10*time.Second {
+				t.Errorf("task %s, which needs no key, runs again after %v", id, after)
+			}
+		}
+		again[id] = true
+	}
+	t.Logf("all tasks run again after %v", time.Since(killed))
+	if len(again) != tasks || free != tasks/2 {
+		t.Errorf("these run again: %v", again)
 	}
 }
 

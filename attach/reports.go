@@ -85,7 +85,7 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
-			Dead: max(a.recovery.After, 0), Lapse: a.recovery.lapse(), Lapsed: a.lapsed, Looked: a.recovery.look,
+			After: a.recovery.reported(), Lapse: a.recovery.lapse(), Lapsed: a.lapsed, Looked: a.recovery.look, Crowded: a.crowded,
 		})
 		a.recovery.reporter.Store(r.reporter)
 	}

@@ -59,11 +59,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	defer end(nil)
 	if r.withoutLock {
 		r.began = time.Now()
-		err := r.active.Begins(running)
-		if err == nil {
-			err = next.ProcessTask(running, r.task)
-		}
-		return r.cancelled(ctx, running, nil, err)
+		return r.cancelled(ctx, running, nil, next.ProcessTask(running, r.task))
 	}
 	lease, err := r.acquire(running)
 	if err != nil {
@@ -82,9 +78,6 @@ func (r *run) handle(ctx, running context.Context, lease *locking.Lease, next as
 	r.list(lease, false)
 	r.active.Took(r.keys, false)
 	err := running.Err()
-	if err == nil {
-		err = r.active.Begins(running)
-	}
 	if err == nil {
 		err = next.ProcessTask(locking.NewContext(lease.Context(running), lease), r.task)
 	}

@@ -81,22 +81,26 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	a, ok := acknowledgement(name, keys, args)
 	a.Repeated = repeated
 	if ok && !repeated {
-		defer c.intake.Acknowledging(a.ID)()
+		defer c.intake.Acknowledging(a.Queue, a.ID)()
 	}
 	if text != "" {
 		texts.LoadOrStore(sum, text)
 	}
 	known, _ := texts.Load(sum)
 	script, _ := known.(string)
-	if name != "" && name != doneScript && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
+	var run string
+	if ok {
+		run = c.intake.Run(a.Queue, a.ID)
+	}
+	if name != "" && script == "" && run != "" && (name != doneScript || !c.intake.Joins()) { // go-redis sends it next
 		c.resent.add(a.Queue, a.ID)
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
 	var lost, ended func() // lost lets the task run again
 	released := false
-	if ok && a.Ends() && script != "" {
-		send = c.ending(&end, script, keys, args)
+	if ok && (a.Ends() || run != "") && script != "" {
+		send = c.ending(&end, run, keys, args)
 	}
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
@@ -147,13 +151,13 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	return cmd
 }
 
-// ending sends the script that ends a task, where no tasks are fetched with it, with the mark of the end, and the notice for those
-// who wait for it.
-func (c *Conn) ending(end *intake.Acknowledgement, text string, keys []string, args []any) func(context.Context) *redis.Cmd {
+// ending sends the script that ends a run, where no tasks are fetched with it, with the mark of the end of the task, and the notice for
+// those who wait for it.
+func (c *Conn) ending(end *intake.Acknowledgement, run string, keys []string, args []any) func(context.Context) *redis.Cmd {
 	return func(ctx context.Context) *redis.Cmd {
 		at := slices.Index(keys, asynqwire.Hash(end.Queue, end.ID))
-		keys, args := end.Ending.Arguments(keys, args, at)
-		cmd := ends.Script(text).Run(ctx, c.UniversalClient, keys, args...)
+		keys, args := end.Ending.Arguments(keys, args, at, run)
+		cmd := ends.Script(end.Text).Run(ctx, c.UniversalClient, keys, args...)
 		if cmd.Err() == nil && end.Ending != nil {
 			end.Ending.Told()
 		}

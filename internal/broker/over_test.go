@@ -98,7 +98,7 @@ func TestALongRunIsKnownUntilItsEnd(t *testing.T) {
 			t.Error("a slot of a run is taken for free")
 		}
 		for _, id := range ids {
-			if !conn.intake.Knows("default", id) {
+			if conn.intake.Run("default", id) == "" {
 				t.Errorf("the run of %s is not known", id)
 			}
 		}

@@ -58,17 +58,17 @@ func Script(text string) *redis.Script {
 	return script
 }
 
-// Arguments returns the keys and arguments of that script. at is the position of the task's hash in the keys of asynq's. e may be
-// nil.
-func (e *Ending) Arguments(keys []string, args []any, at int) ([]string, []any) {
-	args = append(append(make([]any, 0, len(args)+5), args...), at+1)
+// Arguments returns the keys and arguments of that script. at is the position of the task's hash in the keys of asynq's, and run the
+// one that is to end, "" if it is not known. e may be nil.
+func (e *Ending) Arguments(keys []string, args []any, at int, run string) ([]string, []any) {
+	args = append(append(make([]any, 0, len(args)+6), args...), at+1)
 	if e == nil {
-		return keys, append(args, "", 0, "", 0)
+		return keys, append(args, "", 0, "", 0, run)
 	}
 	unread := 0
 	if e.Unread {
 		unread = 1
 	}
 	keys = append(append(make([]string, 0, len(keys)+1), keys...), e.Key)
-	return keys, append(args, e.Member, Unclaimed.Milliseconds(), e.Archived, unread)
+	return keys, append(args, e.Member, Unclaimed.Milliseconds(), e.Archived, unread, run)
 }

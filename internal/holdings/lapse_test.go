@@ -3,6 +3,7 @@ package holdings_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,44 @@ func TestASilentWorkerLapsesBeforeItReportsAgain(t *testing.T) {
 		defer mu.Unlock()
 		if got := strings.Join(order, ", "); got != "report, lapse, report" {
 			t.Errorf("in this order: %s", got)
+		}
+	})
+}
+
+// Each of them would read the signs of all others each 5 s.
+func TestNobodyIsDeadAmongTooManyWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		crowded := 0
+		r := holdings.New(client, &holdings.Set{}, holdings.Worker{}, holdings.Options{
+			Store:   func(context.Context) (string, bool) { return "x", true },
+			After:   10 * time.Second,
+			Crowded: func() { crowded++ },
+		})
+		starts(t, r, false)
+		defer r.Close()
+		add := func(n int) {
+			for i := range n {
+				client.ZAdd(t.Context(), holdings.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: fmt.Sprintf("DEAD%04d10x", i)})
+			}
+		}
+		add(holdings.MostWorkers - 1)
+		time.Sleep(20 * time.Second)
+		if n := len(r.Life().Dead()); n != holdings.MostWorkers-1 || crowded != 0 {
+			t.Errorf("%d processes are dead, crowded %d times", n, crowded)
+		}
+		add(holdings.MostWorkers)
+		time.Sleep(time.Minute)
+		if n := len(r.Life().Dead()); n != 0 || crowded != 1 {
+			t.Errorf("in a crowd %d processes are dead, crowded %d times", n, crowded)
+		}
+		time.Sleep(3 * time.Minute) // the signs of the dead are old by now
+		if n := len(r.Life().Dead()); n != 0 || crowded != 1 {
+			t.Errorf("after the crowd %d processes are dead, crowded %d times", n, crowded)
+		}
+		if !r.Reports(10 * time.Second) {
+			t.Error("the worker itself does not report")
 		}
 	})
 }

@@ -16,6 +16,7 @@ type Life struct {
 	mu     sync.Mutex
 	since  time.Time // of looks without a gap; zero for none
 	looked time.Time // when the last look was answered
+	clock  int64     // of Redis then (ms)
 	heard  map[string]sign
 }
 
@@ -41,76 +42,89 @@ func (l *Life) missed() {
 	l.since = time.Time{}
 }
 
+// evenly is how far the clock of Redis and that of this process may drift apart between two looks: it tells the age of a sign then.
+const evenly = 100 * time.Millisecond
+
 // found notes a look that was sent and answered at these times, when the clock of Redis stood at clock (ms).
 func (l *Life) found(sent, answered time.Time, clock int64, all []seen) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() || sent.Sub(l.looked) > mostGap {
-		l.since, l.looked, l.heard = answered, answered, map[string]sign{}
+		l.since, l.looked, l.clock, l.heard = answered, answered, clock, map[string]sign{}
 	}
+	between := answered.Sub(l.looked)
+	most := between
+	if drift := time.Duration(clock-l.clock)*time.Millisecond - between; drift > evenly || drift < -evenly {
+		most = 0 // the clock was set
+	}
+	heard := make(map[string]sign, len(all)) // without those that have said goodbye
 	for _, s := range all {
-		if last, ok := l.heard[s.ID]; ok && last.clock == s.Clock {
+		last, ok := l.heard[s.ID]
+		if !ok || last.clock != s.Clock {
+			age := min(max(time.Duration(clock-s.Clock)*time.Millisecond, 0), most)
+			last = sign{s.Clock, answered.Add(-age)}
+		}
+		heard[s.ID] = last
+	}
+	l.looked, l.clock, l.heard = answered, clock, heard
+}
+
+// dies returns when each process that has been heard of is dead: the times of the last signs of its workers, and for each of them what
+// it says after how long it is. The caller holds the mutex.
+func (l *Life) dies() map[string]time.Time {
+	all := map[string]time.Time{}
+	for id, s := range l.heard {
+		after := AfterOf(id)
+		if l.since.IsZero() || after == 0 {
 			continue
 		}
-		age := min(max(time.Duration(clock-s.Clock)*time.Millisecond, 0), answered.Sub(l.looked))
-		l.heard[s.ID] = sign{s.Clock, answered.Add(-age)}
-	}
-	for id, s := range l.heard {
-		if answered.Sub(s.at) > forgotten {
-			delete(l.heard, id)
+		at := s.at
+		if at.Before(l.since) {
+			at = l.since
 		}
-	}
-	l.looked = answered
-}
-
-// Living returns the processes of which a sign of life is younger than after, as of the last look. ok is false if this
-// process has not looked for so long: then nobody may be taken for dead.
-func (l *Life) Living(after time.Duration) (processes []string, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.since.IsZero() || l.looked.Sub(l.since) < after {
-		return nil, false
-	}
-	for id, s := range l.heard {
-		if p := ProcessOf(id); l.looked.Sub(s.at) < after && !slices.Contains(processes, p) {
-			processes = append(processes, p)
-		}
-	}
-	slices.Sort(processes)
-	return processes, true
-}
-
-// Signs returns the workers of a process that have been heard of, each with its last sign of life (ms).
-func (l *Life) Signs(process string) (all []any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, s := range l.heard {
-		if ProcessOf(id) == process {
-			all = append(all, id, s.clock)
+		if p := ProcessOf(id); at.Add(after).After(all[p]) {
+			all[p] = at.Add(after)
 		}
 	}
 	return all
 }
 
-// Next returns when the next process that lives would have been silent for so long; zero if there is none.
-func (l *Life) Next(after time.Duration) (next time.Time) {
+// Dead returns the processes all of whose workers had been silent for so long, at the last look, that others may take their runs:
+// each of them goes by what it says itself. A process that has not been heard of is not dead.
+func (l *Life) Dead() (processes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.since.IsZero() {
-		return time.Time{}
+	for p, at := range l.dies() {
+		if !at.After(l.looked) {
+			processes = append(processes, p)
+		}
 	}
-	last := map[string]time.Time{}
+	slices.Sort(processes)
+	return processes
+}
+
+// Signs returns the workers of a process that have been heard of, each with its last sign of life (ms).
+func (l *Life) Signs(process string) Signs {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := Signs{}
 	for id, s := range l.heard {
-		at := s.at
-		if at.Before(l.since) {
-			at = l.since
-		}
-		if p := ProcessOf(id); at.After(last[p]) {
-			last[p] = at
+		if ProcessOf(id) == process {
+			all[id] = s.clock
 		}
 	}
-	for _, at := range last {
-		if at = at.Add(after); at.After(l.looked) && (next.IsZero() || at.Before(next)) {
+	return all
+}
+
+// Signs are the last signs of life of workers (ms), by their IDs.
+type Signs map[string]int64
+
+// Next returns when the next process would be dead; zero if there is none.
+func (l *Life) Next() (next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.dies() {
+		if at.After(l.looked) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}

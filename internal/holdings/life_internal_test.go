@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	mine, other = "AAAAAAAAmine", "BBBBBBBBother"
-	after       = 20 * time.Second
+	mine, other = "AAAAAAAA20mine", "BBBBBBBB20other"
 )
 
 // watch has looks at the signs of two workers, with the clock of Redis a minute ahead.
@@ -24,7 +23,7 @@ func (w *watch) at(s float64) time.Time { return w.began.Add(time.Duration(s * f
 
 func (w *watch) clock(s float64) int64 { return int64((s + 60) * 1000) }
 
-// looks looks once, and checks whether the other process lives, or nobody may say so.
+// looks looks once, and checks whether the other process counts as alive.
 func (w *watch) looks(s float64, want string) {
 	w.Helper()
 	all := []seen{{mine, w.clock(s)}}
@@ -32,13 +31,9 @@ func (w *watch) looks(s float64, want string) {
 		all = append(all, seen{other, w.last})
 	}
 	w.found(w.at(s), w.at(s+.01), w.clock(s), all)
-	living, ok := w.Living(after)
-	got := "unknown"
-	if ok {
+	got := "alive"
+	if slices.Contains(w.Dead(), ProcessOf(other)) {
 		got = "dead"
-		if slices.Contains(living, ProcessOf(other)) {
-			got = "alive"
-		}
 	}
 	if got != want {
 		w.Errorf("at %v s the other process is %s, want %s", s, got, want)
@@ -48,18 +43,14 @@ func (w *watch) looks(s float64, want string) {
 func TestAProcessIsDeadSoLongAfterItsLastSign(t *testing.T) {
 	t.Parallel()
 	w := &watch{T: t, began: time.Now()}
-	for s := 0.0; s < 20; s += 5 {
-		w.last = w.clock(s - 1)
-		w.looks(s, "unknown")
-	}
-	for s := 20.0; s < 40; s += 5 {
+	for s := 0.0; s < 40; s += 5 {
 		w.last = w.clock(s - 1)
 		w.looks(s, "alive")
 	}
 	for s := 40.0; s < 54; s += 4.9 {
 		w.looks(s, "alive")
 	}
-	if next := w.Next(after).Sub(w.began).Seconds(); next < 54 || next > 54.1 {
+	if next := w.Next().Sub(w.began).Seconds(); next < 54 || next > 54.1 {
 		t.Errorf("the next look is due after %v s, want 54", next)
 	}
 	w.looks(53.8, "alive")
@@ -77,12 +68,12 @@ func TestNobodyIsDeadThatHadNoTimeToReport(t *testing.T) {
 		w := &watch{T: t, began: time.Now()}
 		for s := 0.0; s <= 25; s += 5 {
 			w.last = w.clock(s)
-			w.looks(s, map[bool]string{true: "unknown", false: "alive"}[s < 20])
+			w.looks(s, "alive")
 		}
 		pause(w)
 		from := map[string]float64{"a look has failed": 30, "nobody has looked for so": 90}[name]
 		for s := from; s < from+20; s += 5 {
-			w.looks(s, "unknown") // as it would be after an outage
+			w.looks(s, "alive") // as it would be after an outage
 		}
 		w.looks(from+20, "dead")
 	}
@@ -104,20 +95,74 @@ func TestNoClockMakesAProcessDead(t *testing.T) {
 				now = w.clock(s) // the sign is of the other clock
 			}
 			w.found(w.at(s), w.at(s+.01), now, all)
-			if living, ok := w.Living(after); ok && !slices.Contains(living, ProcessOf(other)) {
+			if dead := w.Dead(); len(dead) > 0 {
 				t.Errorf("after a step of %d ms, at %v s, a process that reports is dead", step, s)
 			}
 		}
 	}
 }
 
-func TestAProcessLivesWithAnyOfItsWorkers(t *testing.T) {
-	t.Parallel()
+// deadOf returns who is dead after a minute of looks each 5 s at what signs returns, by the time of each look (s).
+func deadOf(t *testing.T, signs func(w *watch, s float64) []seen) []string {
+	t.Helper()
 	w := &watch{T: t, began: time.Now()}
 	for s := 0.0; s <= 60; s += 5 {
-		w.found(w.at(s), w.at(s+.01), w.clock(s), []seen{{other, w.clock(0)}, {ProcessOf(other) + "second", w.clock(s)}})
+		w.found(w.at(s), w.at(s+.01), w.clock(s), signs(w, s))
 	}
-	if living, ok := w.Living(after); !ok || !slices.Equal(living, []string{ProcessOf(other)}) {
-		t.Errorf("%v live, %v", living, ok)
+	return w.Dead()
+}
+
+func TestAProcessLivesWithAnyOfItsWorkers(t *testing.T) {
+	t.Parallel()
+	if dead := deadOf(t, func(w *watch, s float64) []seen {
+		return []seen{{other, w.clock(0)}, {ProcessOf(other) + "20second", w.clock(s)}}
+	}); len(dead) > 0 {
+		t.Errorf("%v are dead", dead)
+	}
+}
+
+// The process that looks has another After, or none.
+func TestEachWorkerGoesByItsOwnAfter(t *testing.T) {
+	t.Parallel()
+	dead := deadOf(t, func(w *watch, s float64) []seen {
+		return []seen{
+			{"SHORTOOO10x", w.clock(min(s, 45))}, {"LONGOOOO20x", w.clock(min(s, 45))},
+			{"NEVEROOO00x", w.clock(0)}, {"EARLIEROABCDEFGHIJ", w.clock(0)}, {"TINYOOOO", w.clock(0)},
+			{"BOTHOOOO45x", w.clock(min(s, 45))}, {"BOTHOOOO10x", w.clock(0)},
+			{"OFFOOOOO00x", w.clock(s)}, {"OFFOOOOO10x", w.clock(0)},
+		}
+	})
+	if want := []string{"OFFOOOOO", "SHORTOOO"}; !slices.Equal(dead, want) {
+		t.Errorf("dead are %v, want %v", dead, want)
+	}
+}
+
+// It has had its tasks put back.
+func TestAWorkerThatSaysGoodbyeIsNotDead(t *testing.T) {
+	t.Parallel()
+	if dead := deadOf(t, func(w *watch, s float64) []seen {
+		if s > 30 {
+			return nil
+		}
+		return []seen{{other, w.clock(0)}}
+	}); len(dead) > 0 {
+		t.Errorf("%v are dead", dead)
+	}
+}
+
+// The clock of Redis is set forward just before a look: the sign is newer than it looks. It may not make the process dead sooner.
+func TestAClockThatIsSetTellsNoAge(t *testing.T) {
+	t.Parallel()
+	w := &watch{T: t, began: time.Now()}
+	for s := 0.0; s <= 30; s += 5 {
+		w.last = w.clock(s)
+		w.looks(s, "alive")
+	}
+	w.last = w.clock(34.9) // by the clock before
+	for s := 35.0; s < 54.9; s += 4.9 {
+		w.found(w.at(s), w.at(s+.01), w.clock(s)+30_000, []seen{{mine, w.clock(s) + 30_000}, {other, w.last}})
+		if dead := w.Dead(); len(dead) > 0 {
+			t.Errorf("at %v s %v are dead", s, dead)
+		}
 	}
 }

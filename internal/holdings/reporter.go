@@ -29,8 +29,12 @@ const (
 	// Interval is the time between two reports of a worker, and lifetime how long one is kept.
 	Interval = 5 * time.Second
 	lifetime = 3 * Interval
-	// forgotten is how long a worker that does not report any more stays in [Workers].
+	// forgotten is how long a worker that does not report any more stays in [Workers], and recent how long it is looked at: its runs
+	// are asynq's recoverer's by then.
 	forgotten = time.Hour
+	recent    = 3 * time.Minute
+	// MostWorkers is how many workers look at one another: each of them reads the signs of all.
+	MostWorkers = 1000
 	// timeout bounds one report, storeTimeout the question before it where the locks are, and goodbye its removal.
 	timeout      = 2 * time.Second
 	storeTimeout = time.Second / 2
@@ -53,14 +57,17 @@ type Options struct {
 	Beside func(now string, rival *Rival)
 	// Parked counts the tasks that wait; nil for no history.
 	Parked Parked
-	// Dead is after how long without a report a process is taken for dead: a report comes then, to look; 0 for never.
-	Dead time.Duration
-	// Lapse is after how long without a report other processes may take the runs of this one; 0 for never. Lapsed is called
-	// before the next report then, so that nothing goes on as if nobody had. It may be called again.
+	// After is after how long without a report other processes may take the runs of this one: whole seconds, less than a
+	// hundred; 0 for never.
+	After time.Duration
+	// Lapse is shorter. Lapsed is called before the next report after such a silence, so that nothing goes on as if nobody had
+	// taken anything.
 	Lapse  time.Duration
 	Lapsed func()
 	// Looked is called after each report that was written, when Life knows what it has shown. It must be quick.
 	Looked func()
+	// Crowded is called once there are more workers than [MostWorkers]: who lives is not known then.
+	Crowded func()
 }
 
 // Reporter writes the reports of one worker. One that fails is tried again a second later.
@@ -71,8 +78,9 @@ type Reporter struct {
 	opts   Options
 	id     string
 
-	life Life
-	sent atomic.Pointer[time.Time] // when the last report was sent that Redis has; nil for none
+	life    Life
+	sent    atomic.Pointer[time.Time] // when the last report was sent that Redis has; nil for none
+	crowded sync.Once
 
 	mu    sync.Mutex
 	heard chan struct{} // closed when the next one has come; nil unless somebody waits for it
@@ -89,11 +97,30 @@ type Reporter struct {
 func New(client redis.UniversalClient, held *Set, w Worker, opts Options) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()
-	return &Reporter{client: client, held: held, worker: w, opts: opts, id: lockwire.Process + rand.Text()}
+	return &Reporter{client: client, held: held, worker: w, opts: opts, id: newID(opts.After)}
+}
+
+// newID returns the ID of a worker: its process, after how long without a report others may take its runs (s), and random
+// characters.
+func newID(after time.Duration) string {
+	return fmt.Sprintf("%s%02d%s", lockwire.Process, int(after.Seconds()), rand.Text())
 }
 
 // ProcessOf returns the process of a worker by its ID: see lockwire.Process.
 func ProcessOf(id string) string { return id[:min(len(id), lockwire.ProcessSize)] }
+
+// AfterOf returns after how long without a report others may take the runs of a worker, by its ID; 0 for never. In the ID of an
+// earlier version it has no meaning: the runs of such a worker do not tell their process.
+func AfterOf(id string) time.Duration {
+	if len(id) < lockwire.ProcessSize+2 {
+		return 0
+	}
+	s, err := strconv.ParseUint(id[lockwire.ProcessSize:lockwire.ProcessSize+2], 10, 8)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(s) * time.Second
+}
 
 // ID returns the ID of the worker.
 func (r *Reporter) ID() string { return r.id }
@@ -130,19 +157,25 @@ func (r *Reporter) Heard(ctx context.Context) error {
 	}
 }
 
-// SilentSince reports whether workers have shown no sign of life since those that [Life.Signs] has returned.
-func (r *Reporter) SilentSince(ctx context.Context, signs []any) (bool, error) {
-	for i := 0; i < len(signs); i += 2 {
-		id, _ := signs[i].(string)
-		last, err := r.client.ZScore(ctx, Workers, id).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return false, err
+// SilentSince reports whether workers have shown no sign of life since those that [Life.Signs] has returned. It is false if there are
+// none, or if one of them has said goodbye.
+func (r *Reporter) SilentSince(ctx context.Context, signs Signs) (bool, error) {
+	last := make(map[string]*redis.FloatCmd, len(signs))
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for id := range signs {
+			last[id] = p.ZScore(ctx, Workers, id)
 		}
-		if clock, _ := signs[i+1].(int64); err == nil && int64(last) != clock {
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	for id, sign := range signs {
+		if last[id].Err() != nil || int64(last[id].Val()) != sign {
 			return false, nil
 		}
 	}
-	return true, nil
+	return len(signs) > 0, nil
 }
 
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
@@ -210,7 +243,7 @@ func (r *Reporter) run(ctx context.Context) {
 		if r.write(ctx) == nil {
 			r.settle(ctx)
 			r.remember(ctx)
-			if next := time.Until(r.life.Next(r.opts.Dead)); r.opts.Dead > 0 && next > 0 && next < Interval { //nolint:forbidigo // a pause
+			if next := time.Until(r.life.Next()); r.opts.After > 0 && next > 0 && next < Interval { //nolint:forbidigo // a pause
 				tick.Reset(next + time.Millisecond)
 			}
 		} else {
@@ -289,7 +322,8 @@ func (r *Reporter) sign(ctx context.Context) error {
 		r.lapsed = true
 		r.opts.Lapsed()
 	}
-	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds()).Slice())
+	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds(), recent.Milliseconds(),
+		MostWorkers).Slice())
 	if err != nil {
 		r.life.missed()
 		return err
@@ -302,6 +336,13 @@ func (r *Reporter) sign(ctx context.Context) error {
 		r.heard = nil
 	}
 	r.mu.Unlock()
+	if len(all) > MostWorkers {
+		r.life.missed()
+		if r.opts.Crowded != nil {
+			r.crowded.Do(r.opts.Crowded)
+		}
+		return nil
+	}
 	r.life.found(sent, time.Now(), clock, all)
 	if r.opts.Looked != nil {
 		r.opts.Looked()
@@ -314,19 +355,21 @@ func readSigns(reply []any, err error) (clock int64, all []seen, _ error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	for i, value := range reply {
-		text, _ := value.(string)
-		ms, err := strconv.ParseInt(text, 10, 64)
-		switch {
-		case i%2 == 1:
-			all = append(all, seen{ID: text})
-		case err != nil:
-			return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
-		case i == 0:
-			clock = ms
-		default:
-			all[len(all)-1].Clock = ms
-		}
+	if len(reply) != 2 {
+		return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
+	}
+	now, _ := reply[0].(string)
+	signs, _ := reply[1].([]any)
+	clock, err = strconv.ParseInt(now, 10, 64)
+	for i := 0; i+1 < len(signs) && err == nil; i += 2 {
+		id, _ := signs[i].(string)
+		text, _ := signs[i+1].(string)
+		var at int64
+		at, err = strconv.ParseInt(text, 10, 64)
+		all = append(all, seen{id, at})
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
 	}
 	return clock, all, nil
 }

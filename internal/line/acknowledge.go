@@ -26,10 +26,6 @@ func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answ
 	if r == nil {
 		return false, nil, nil
 	}
-	if e := (*Engine)(e); e.takenBack(ctx, r) {
-		e.runs.drop(r)
-		return true, nil, nil
-	}
 	r.mu.Lock()
 	p, judged, claimed, cancelled := r.parking, r.judged, r.claimed, r.cancelled != nil
 	r.putBack = a.Requeues()

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
-	"github.com/railtoken/railtoken/internal/holdings"
 )
 
 var (
@@ -69,7 +68,7 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 		}
 		after = failed(message, retried, now.Unix(), asynq.ErrLeaseExpired.Error())
 	}
-	n, err := e.sendBack(ctx, t, message, after, outcome, "", "", 0, nil)
+	n, err := e.sendBack(ctx, t, message, after, outcome, "", "", 0)
 	back := n == 1
 	if back && outcome != "archived" && e.woken != nil {
 		e.woken(t)
@@ -78,24 +77,16 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 }
 
 // sendBack runs bring_back.lua, and returns what that does. Its last arguments are those of the script.
-func (e *Engine) sendBack(
-	ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int, signs []any,
-) (int, error) {
+func (e *Engine) sendBack(ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int) (int, error) {
 	now := time.Now()
 	day := ":" + now.UTC().Format(time.DateOnly)
 	keys := []string{t.Hash()}
 	for _, name := range []string{
 		"active", "lease", "pending", "archived", "processed" + day, "failed" + day,
-		"processed", "failed",
+		"processed", "failed", "retry",
 	} {
 		keys = append(keys, t.Prefix()+name)
 	}
-	if len(signs) > 0 {
-		keys = append(keys, holdings.Workers)
-	}
-	args := []any{
-		t.ID, message, after, int(LostAfter.Seconds()), int(LeftAfter.Seconds()), now.UnixNano(), outcome, now.Add(countsKept).Unix(),
-		judge, run, deaths,
-	}
-	return bringBackScript.Run(ctx, e.client, keys, append(args, signs...)...).Int()
+	return bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
+		now.UnixNano(), outcome, now.Add(countsKept).Unix(), judge, run, deaths).Int()
 }

@@ -68,7 +68,6 @@ type Engine struct {
 
 	ends    Ends          // what becomes of tasks that end; may be nil
 	waiters *ends.Waiters // for the ends of tasks
-	silence Silence       // of this process; may be nil
 }
 
 // unservedQueues is what is known of the queues whose tasks are not fetched, by asynq's own list of its servers: no server

@@ -19,11 +19,10 @@ const (
 
 // runs are the runs of tasks on the servers of this process.
 type runs struct {
-	foreign atomic.Bool               // asynq has sent a script that is not known
-	plain   atomic.Bool               // then tasks are still fetched, by asynq's own script
-	counted sync.Once                 // logs once that a Config counts waiting as a failure
-	refused sync.Once                 // logs once that Redis refuses to park
-	stalled atomic.Pointer[time.Time] // see Stalled
+	foreign atomic.Bool // asynq has sent a script that is not known
+	plain   atomic.Bool // then tasks are still fetched, by asynq's own script
+	counted sync.Once   // logs once that a Config counts waiting as a failure
+	refused sync.Once   // logs once that Redis refuses to park
 
 	mu    sync.Mutex
 	tasks map[Task]*Run

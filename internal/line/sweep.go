@@ -25,20 +25,20 @@ type Remnant struct {
 	Task
 	// Run is the name of the run, or whatever else the task's hash has in its place.
 	Run string
-	// Silent reports whether its process does not report any more. Otherwise it has no lease, so asynq never brings it back.
+	// Silent reports whether its process is dead. Otherwise it has no lease, so asynq never brings it back.
 	Silent bool
 }
 
-// Sweep returns the remnants of a queue: the tasks whose runs have begun in a process that is not among living, and those
-// that have had no lease of asynq's for so long since an earlier Sweep. One worker at a time looks after a queue, as long as it
+// Sweep returns the remnants of a queue: the tasks whose runs have begun in a process that is dead, and those that have had no
+// lease of asynq's for so long since an earlier Sweep. One worker at a time looks after a queue, as long as it
 // calls Sweep again within a time; ok is false for all others.
 //
 // It makes one call to Redis.
 func (e *Engine) Sweep(
-	ctx context.Context, queue, worker string, within, unleased time.Duration, living []string,
+	ctx context.Context, queue, worker string, within, unleased time.Duration, dead []string,
 ) (all []Remnant, ok bool, err error) {
-	processes := strings.Join(living, " ") + " "
-	keys := []string{"railtoken:recovery:" + queue, asynqwire.Active(queue), asynqwire.Lease(queue), asynqwire.Hash(queue, "")}
+	processes := strings.Join(dead, " ") + " "
+	keys := []string{"railtoken:recovery:{" + queue + "}", asynqwire.Active(queue), asynqwire.Lease(queue), asynqwire.Hash(queue, "")}
 	r := replyOf(sweepScript.Run(ctx, e.client, keys, worker, within.Milliseconds(), processes,
 		int(unleased.Seconds())))
 	ok = r.err == nil && r.yes()
@@ -61,6 +61,8 @@ const (
 	Back
 	// Counted says that so many of its runs have ended like this that asynq's recoverer is to count this one as a failure.
 	Counted
+	// Cancelled says that the run was cancelled, so the task has ended.
+	Cancelled
 )
 
 // message reads asynq's message of a remnant and the keys that are recorded with it, encoded. ok is false if it is in that run no
@@ -78,13 +80,10 @@ func (e *Engine) message(ctx context.Context, m Remnant) (message, recorded stri
 
 // TakeBack makes a remnant run again at once, unless the last deaths of its runs, this one included, have ended like this. If
 // its process is silent, free is called before with the keys that its run may have locked, as far as they are known: a task
-// whose strategy does not wait would fail because of its own lock.
-//
-// signs are the last signs of life of the workers of that process, as [holdings.Life.Signs] returns them: if there is a newer one,
-// the remnant is [Over].
+// whose strategy does not wait would fail because of its own lock. It returns false if the process has come back.
 //
 // It makes two calls to Redis. Each of them may be repeated.
-func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, signs []any, free func(keys []string)) (Left, error) {
+func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, free func(keys []string) (silent bool, err error)) (Left, error) {
 	message, recorded, ok, err := e.message(ctx, m)
 	if err != nil || !ok {
 		return Over, err
@@ -98,10 +97,15 @@ func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, signs []an
 				keys = append(keys, key)
 			}
 		}
-		free(keys)
+		if silent, err := free(keys); err != nil || !silent {
+			return Over, err
+		}
 	}
-	back, err := e.sendBack(ctx, m.Task, message, message, "", judge, m.Run, deaths, signs)
-	if Left(back) == Back && e.woken != nil {
+	back, err := e.sendBack(ctx, m.Task, message, message, "", judge, m.Run, deaths)
+	switch left := Left(back); {
+	case err == nil && left == Cancelled: // otherwise the next look of any server ends it
+		return left, e.lookAtCancels(ctx, []string{m.Entry()})
+	case left == Back && e.woken != nil:
 		e.woken(m.Task)
 	}
 	return Left(back), err

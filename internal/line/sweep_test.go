@@ -49,7 +49,7 @@ func (b *begun) begins(id, run string, lease int) line.Task {
 // back takes a remnant back.
 func (b *begun) back(m line.Remnant) line.Left {
 	b.Helper()
-	left, err := b.Engine.TakeBack(b.Context(), m, 3, func([]string) {})
+	left, err := b.Engine.TakeBack(b.Context(), m, 3, func([]string) (bool, error) { return true, nil })
 	if err != nil {
 		b.Error(err)
 	}
@@ -73,15 +73,15 @@ func TestASweepFindsTheRunsOfDeadProcesses(t *testing.T) {
 		b.begins("dead without a lease", deadRun, 0)
 		ctx, unleased := b.Context(), line.Remnant{Task: line.Task{Queue: b.queue, ID: "no lease"}}
 		for i, want := range []bool{false, true} {
-			all, _, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, 0, []string{"ALIVEOOO", "ME______"})
+			all, _, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, 0, []string{"OTHERDEA", "DEADDEAD"})
 			if found := slices.Contains(all, unleased); found != want || err != nil {
 				b.Errorf("sweep %d has found the task without a lease: %v, %v", i, found, err)
 			}
 		}
-		if all, _, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, time.Minute, []string{"ALIVEOOO"}); slices.Contains(all, unleased) || err != nil {
+		if all, _, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, time.Minute, nil); slices.Contains(all, unleased) || err != nil {
 			b.Errorf("a task is lost too soon: %v, %v", all, err)
 		}
-		all, ok, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, 0, []string{"ALIVEOOO", "ME______"})
+		all, ok, err := b.Engine.Sweep(ctx, b.queue, "me", time.Minute, 0, []string{"OTHERDEA", "DEADDEAD"})
 		got := map[string]bool{}
 		for _, m := range all {
 			got[m.ID] = m.Silent
@@ -90,7 +90,7 @@ func TestASweepFindsTheRunsOfDeadProcesses(t *testing.T) {
 			got["dead"] != true || got["dead without a lease"] != true || slices.Contains(ids(all), "plain") || slices.Contains(ids(all), "alive") {
 			b.Errorf("found %v, %v, %v", got, ok, err)
 		}
-		if all, ok, err := b.Engine.Sweep(ctx, b.queue, "another", time.Minute, 0, []string{"ME______"}); err != nil || ok || len(all) != 0 {
+		if all, ok, err := b.Engine.Sweep(ctx, b.queue, "another", time.Minute, 0, []string{"DEADDEAD"}); err != nil || ok || len(all) != 0 {
 			b.Errorf("another worker sweeps, too: %v, %v", all, err)
 		}
 	})
@@ -157,15 +157,50 @@ func TestATaskInItsNextRunIsNotTakenBack(t *testing.T) {
 		task := b.begins("runs again", deadRun, 10)
 		b.Client.HSet(b.Context(), task.Hash(), "railtoken:keys", "order:1 a%20b")
 		var freed []string
-		left, err := b.Engine.TakeBack(b.Context(), line.Remnant{Task: task, Run: deadRun, Silent: true}, 3, func(keys []string) {
+		left, err := b.Engine.TakeBack(b.Context(), line.Remnant{Task: task, Run: deadRun, Silent: true}, 3, func(keys []string) (bool, error) {
 			freed = keys
-			b.Client.HSet(b.Context(), task.Hash(), "pending_since", "0123456789abcdefALIVEOOO.7")
+			return true, b.Client.HSet(b.Context(), task.Hash(), "pending_since", "0123456789abcdefALIVEOOO.7").Err()
 		})
 		if err != nil || left != line.Over || b.Client.HGet(b.Context(), task.Hash(), "state").Val() != "active" {
 			b.Errorf("it is %v, %v", left, err)
 		}
 		if !slices.Equal(freed, []string{"order:1", "a b"}) {
 			b.Errorf("its keys are %q", freed)
+		}
+		b.begins("heard of", deadRun, 10)
+		for _, failure := range []error{nil, errLost} {
+			left, err := b.Engine.TakeBack(b.Context(), line.Remnant{Task: line.Task{Queue: b.queue, ID: "heard of"}, Run: deadRun, Silent: true}, 3,
+				func([]string) (bool, error) { return false, failure })
+			if !errors.Is(err, failure) || left != line.Over || b.Client.HGet(b.Context(), "asynq:{"+b.queue+"}:t:heard of", "state").Val() != "active" {
+				b.Errorf("a task whose process has come back is %v, %v", left, err)
+			}
+		}
+	})
+}
+
+// An operator has cancelled the run before its worker died: there is none again.
+func TestACancelledTaskOfADeadWorkerEnds(t *testing.T) {
+	t.Parallel()
+	onOne(t, func(b *begun) {
+		for _, discard := range []bool{false, true} {
+			id := map[bool]string{false: "archive", true: "discard"}[discard]
+			task := b.begins(id, deadRun, 10)
+			if what, err := b.Engine.Cancel(b.Context(), task, line.Cancellation{By: "ann", Discard: discard}); err != nil || what != line.Told {
+				b.Fatal(what, err)
+			}
+			b.Client.HSet(b.Context(), task.Hash(), "railtoken:deaths", "7 x")
+			if left := b.back(line.Remnant{Task: task, Run: deadRun, Silent: true}); left != line.Cancelled {
+				b.Errorf("%s: it is %v", id, left)
+			}
+			info, err := b.Inspect.GetTaskInfo(b.queue, id)
+			if discard && !errors.Is(err, asynq.ErrTaskNotFound) || !discard && (err != nil || info.State != asynq.TaskStateArchived) {
+				b.Errorf("%s: %+v, %v", id, info, err)
+			}
+			for _, list := range []string{"active", "pending"} {
+				if n := b.Client.LLen(b.Context(), "asynq:{"+b.queue+"}:"+list).Val(); n != 0 {
+					b.Errorf("%s: %d tasks are %s", id, n, list)
+				}
+			}
 		}
 	})
 }
@@ -179,14 +214,14 @@ func TestATaskThatKillsItsWorkersIsCountedInTheEnd(t *testing.T) {
 		}
 		for _, lease := range []int{10, 0} {
 			id := map[int]string{10: "leased", 0: "unleased"}[lease]
-			for i, want := range []line.Left{line.Back, line.Back, line.Counted, line.Counted} {
+			for i, want := range []line.Left{line.Back, line.Back, line.Counted} {
 				b.Client.Del(b.Context(), "asynq:{"+b.queue+"}:active")
 				if got := dies(id, lease); got != want {
 					b.Errorf("%s: death %d: %v, want %v", id, i+1, got, want)
 				}
-				if want == line.Counted {
-					break
-				}
+			}
+			if all, _, err := b.Engine.Sweep(b.Context(), b.queue, "me", time.Minute, 0, []string{"DEADDEAD"}); err != nil || slices.Contains(ids(all), id) {
+				b.Errorf("%s: a sweep still finds it: %v, %v", id, all, err)
 			}
 			ends, err := b.Client.ZScore(b.Context(), "asynq:{"+b.queue+"}:lease", id).Result()
 			if err != nil || lease == 0 && ends != 0 {
@@ -237,12 +272,12 @@ func TestARecoveryIsRepeatedAfterAnyLostCall(t *testing.T) {
 			}))
 			tookBack := 0
 			for range 3 {
-				all, _, err := b.Engine.Sweep(t.Context(), b.queue, "me", time.Minute, 0, []string{"ME______"})
+				all, _, err := b.Engine.Sweep(t.Context(), b.queue, "me", time.Minute, 0, []string{"DEADDEAD"})
 				if err != nil {
 					continue
 				}
 				for _, m := range all {
-					if left, err := b.Engine.TakeBack(t.Context(), m, 3, func([]string) {}); err == nil && left == line.Back {
+					if left, err := b.Engine.TakeBack(t.Context(), m, 3, func([]string) (bool, error) { return true, nil }); err == nil && left == line.Back {
 						tookBack++
 					}
 				}

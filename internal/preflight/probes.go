@@ -81,7 +81,7 @@ func namesOf(needs Needs) (names []string) {
 		names = append(names, asynqwire.Pending(queue), asynqwire.Hash(queue, rediswire.Encode(Key)))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, asynqwire.Queues, "railtoken:parked", "railtoken:parked:owed", "railtoken:recovery:"+needs.Queues[0], "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
+		names = append(names, asynqwire.Queues, "railtoken:parked", "railtoken:parked:owed", "railtoken:recovery:{"+needs.Queues[0]+"}", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
 			"railtoken:collect:"+tag, holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
 	}
 	if needs.Locks {

@@ -40,8 +40,11 @@ func (a *Acknowledgement) text() string {
 // End notes that a run ends whose acknowledgement the caller sends by itself.
 func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 
-// Knows reports whether Acknowledge would end a run.
-func (in *Intake) Knows(queue, id string) bool { return in.oneNode && in.slots.has(name{queue, id}) }
+// Run returns the run in which asynq has a task, or "" if it is not one of this Intake.
+func (in *Intake) Run(queue, id string) string { return in.slots.run(name{queue, id}) }
+
+// Joins reports whether Acknowledge ends runs: otherwise asynq's scripts do, one at a time.
+func (in *Intake) Joins() bool { return in.oneNode && !in.drained.Load() }
 
 // Values of the first number in the reply of an acknowledgement.
 const (

@@ -70,6 +70,7 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if err == nil {
 		g, err = f.read(rest)
 	}
+	g.tasks = f.in.yield(g.tasks)
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
 	}

@@ -61,20 +61,29 @@ func (in *Intake) parks(t Task, leased time.Time) bool {
 		in.tasks.Park(t, in.parked, func() bool { return in.deliver(t, leased) })
 }
 
-// left ends the run of a task that goes back, and returns the release of its locks. It has those released that no script can.
-func (in *Intake) left(t Task) (locks *colocated.Release) {
-	switch {
-	case in.tasks != nil:
-		locks = in.tasks.Left(t)
-	case t.Taken != nil:
-		locks = t.Taken.Release(nil)
+// left ends the run of a task that goes back, and returns the release of its locks.
+func (in *Intake) left(t Task) *colocated.Release {
+	if in.tasks == nil {
+		return in.unbegun(t)
 	}
+	return in.scripted(in.tasks.Left(t))
+}
+
+// unbegun returns the release of the locks of a task whose run has not begun.
+func (in *Intake) unbegun(t Task) *colocated.Release {
+	if t.Taken == nil {
+		return &colocated.Release{}
+	}
+	return in.scripted(t.Taken.Release(nil))
+}
+
+// scripted returns what a script is to release. It has those locks released that no script can.
+func (in *Intake) scripted(locks *colocated.Release) *colocated.Release {
 	switch {
 	case locks == nil || locks.Kept:
 		return &colocated.Release{}
 	case !locks.Scripted():
-		apart := locks
-		run := func(ctx context.Context) { apart.Run(ctx, false) }
+		run := func(ctx context.Context) { locks.Run(ctx, false) }
 		if !in.spawn(repeatLimit, run) {
 			go run(context.Background())
 		}
@@ -133,7 +142,29 @@ func (in *Intake) Drain(ctx context.Context) {
 }
 
 // giveBack puts tasks back that asynq has not taken, without their locks, the oldest last, so that it is at the head.
-func (in *Intake) giveBack(tasks []Task) {
+func (in *Intake) giveBack(tasks []Task) { in.putBack(tasks, in.left) }
+
+// yield returns the tasks that asynq does not have, and gives the others back. Those have been taken back from their earlier runs, because
+// this process was silent, and their handlers have not returned yet. asynq tells runs by their tasks, so it would end the new run with
+// the old one. Another server may take such a task at once, and this one after a pause.
+func (in *Intake) yield(tasks []Task) (others []Task) {
+	others = tasks[:0]
+	for _, t := range tasks {
+		if !in.slots.works(name{t.Queue, t.ID}) {
+			others = append(others, t)
+			continue
+		}
+		in.begin(true)
+		time.AfterFunc(unclaimed, func() {
+			defer in.end()
+			in.putBack([]Task{t}, in.unbegun)
+		})
+	}
+	return others
+}
+
+// putBack puts tasks back, the oldest last. left returns what of the locks of each is to be released.
+func (in *Intake) putBack(tasks []Task, left func(Task) *colocated.Release) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -141,10 +172,10 @@ func (in *Intake) giveBack(tasks []Task) {
 	in.repeat(func(ctx context.Context) error {
 		for ; len(tasks) > 0; tasks, locks = tasks[:len(tasks)-1], nil {
 			t := tasks[len(tasks)-1]
-			queue := keysOf([]string{t.Queue})
 			if locks == nil {
-				locks = in.left(t)
+				locks = left(t)
 			}
+			queue := keysOf([]string{t.Queue})
 			keys := append([]string{asynqwire.Hash(t.Queue, t.ID), queue[2], queue[3], queue[0]}, locks.Keys...)
 			reply, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript, keys,
 				t.Run, t.ID, time.Now().UnixNano(), flag(t.Woken), locks.Owner))
@@ -161,7 +192,7 @@ func (in *Intake) giveBack(tasks []Task) {
 		return nil
 	}, func() { // asynq recovers them, and their locks end with their TTLs
 		for _, t := range tasks {
-			in.left(t).Late()
+			left(t).Late()
 		}
 	})
 }

@@ -203,7 +203,8 @@ func (in *Intake) Take() (Task, bool) {
 }
 
 // Acknowledging notes that asynq acknowledges a run. over is called when asynq has its answer.
-func (in *Intake) Acknowledging(id string) (over func()) {
+func (in *Intake) Acknowledging(queue, id string) (over func()) {
+	in.slots.ending(name{queue, id})
 	in.rests.acknowledging(id)
 	return func() { in.rests.acknowledged(id, time.Now()) }
 }

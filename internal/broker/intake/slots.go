@@ -31,6 +31,7 @@ type running struct {
 	run   string
 	began time.Time
 	until time.Time // when the lease ends, or a little later, by the clock that asynq goes by: the monotonic one
+	over  bool      // its handler has returned
 }
 
 // arrival is a task in memory.
@@ -156,7 +157,7 @@ func (s *slots) take(resting func(id string, now time.Time, learned bool) time.D
 		}
 		s.ready = slices.Delete(s.ready, i, i+1)
 		s.calm()
-		s.running[name{ready.Queue, ready.ID}] = running{ready.Run, now, now.Add(lease)}
+		s.running[name{ready.Queue, ready.ID}] = running{run: ready.Run, began: now, until: now.Add(lease)}
 		return ready.Task, true, 0
 	}
 	return Task{}, false, wait
@@ -199,7 +200,8 @@ func (s *slots) extend(queue string, ids []string, began time.Time) {
 	for _, id := range ids {
 		n := name{queue, id}
 		if r, ok := s.running[n]; ok && !now.After(r.until) {
-			s.running[n] = running{r.run, r.began, began.Add(lease)}
+			r.until = began.Add(lease)
+			s.running[n] = r
 		}
 	}
 }
@@ -214,12 +216,29 @@ func (s *slots) end(n name) (run string, ok bool) {
 	return r.run, ok
 }
 
-// has reports whether asynq has a task.
-func (s *slots) has(n name) bool {
+// ending notes that asynq is about to acknowledge a task.
+func (s *slots) ending(n name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.running[n]
-	return ok
+	if r, ok := s.running[n]; ok {
+		r.over = true
+		s.running[n] = r
+	}
+}
+
+// works reports whether asynq has a task whose handler has not returned.
+func (s *slots) works(n name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.running[n]
+	return ok && !r.over && !time.Now().After(r.until)
+}
+
+// run returns the run in which asynq has a task, or "".
+func (s *slots) run(n name) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[n].run
 }
 
 // full reports whether asynq has a task for each slot.

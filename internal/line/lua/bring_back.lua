@@ -3,7 +3,7 @@
 -- another run by now, or the worker may prove to be alive.
 --
 -- KEYS  1 the task's hash   2 active   3 lease   4 pending   5 archived   6 processed and 7 failed today
---       8 processed and 9 failed in all
+--       8 processed and 9 failed in all   10 retry
 -- ARGV  1 ID of the task   2 its message, as it was   3 as it becomes   4 how long ago (s) the lease must have ended
 --       5 and how long ago at most   6 now (ns)
 --       7 '' when the task had not begun to work; 'pending' or 'archived' when it had, and so has failed
@@ -11,11 +11,9 @@
 --       9 '' when asynq's lease tells that the worker has died; 'silent' when its process does not report any more, and
 --       'unleased' when no server runs the task and it has no lease. For the last two:  10 the field pending_since of the
 --       task: the name of its run, if it has one   11 how many runs in a row may end so
---       When it is 'silent', KEYS 10 is the sorted set of the workers' last signs of life (ms), and the last ARGV are pairs: a
---       worker of the process that has begun the run, and its last sign as the caller knows it
 --
--- Returns 1; or 2 when so many runs have ended so that asynq's recoverer is to count this end as a failure; or 0 when the
--- task is not active any more, is in another run, or its lease ended too recently, or so long ago that the recoverer may
+-- Returns 1; or 2 when so many runs have ended so that asynq's recoverer is to count this end as a failure; or 3 when the run
+-- was cancelled, so the task waits for a minute, in which the caller ends it; or 0 when the task is not active any more, is in another run, or its lease ended too recently, or so long ago that the recoverer may
 -- be at it. The recoverer never finds a task without a lease, so one that is left to it gets a lease that has ended.
 --
 -- The field railtoken:deaths of the hash has how many runs in a row have ended so, and what the task was like then: it is
@@ -23,7 +21,8 @@
 --
 -- The names and fields are asynq's own (v0.26), as in its requeueCmd, retryCmd and archiveCmd.
 local id, judge = ARGV[1], ARGV[9]
-local found = redis.call('HMGET', KEYS[1], 'state', 'msg', 'pending_since', 'railtoken:woken', 'railtoken:nonce', 'railtoken:deaths')
+local found = redis.call('HMGET', KEYS[1], 'state', 'msg', 'pending_since', 'railtoken:woken', 'railtoken:nonce', 'railtoken:deaths',
+  'railtoken:cancel')
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], id) or nil)
 if found[1] ~= 'active' or found[2] ~= ARGV[2] then
   return 0
@@ -33,12 +32,7 @@ if ago and (judge == '' and ago < tonumber(ARGV[4]) or ago >= tonumber(ARGV[5]))
   return 0
 end
 local deaths = nil
-for i = 12, #ARGV, 2 do
-  local last = redis.call('ZSCORE', KEYS[10], ARGV[i])
-  if last and tonumber(last) ~= tonumber(ARGV[i + 1]) then
-    return 0 -- the process has come back
-  end
-end
+local cancelled = judge ~= '' and found[7]
 if judge ~= '' then
   if (found[3] or '') ~= ARGV[10] or judge == 'unleased' and ends then
     return 0
@@ -46,10 +40,11 @@ if judge ~= '' then
   local like = string.sub(redis.sha1hex(found[2] .. '|' .. (found[5] or '')), 1, 16)
   local n, before = string.match(found[6] or '', '^(%d+) (%x+)$')
   n = (before == like and tonumber(n) or 0) + 1
-  if n >= tonumber(ARGV[11]) then
+  if n >= tonumber(ARGV[11]) and not cancelled then
     if not ends then
       redis.call('ZADD', KEYS[3], 0, id)
     end
+    redis.call('HSET', KEYS[1], 'pending_since', ARGV[6]) -- in no run any more that others know
     return 2
   end
   deaths = n .. ' ' .. like
@@ -61,6 +56,10 @@ redis.call('ZREM', KEYS[3], id)
 if ARGV[7] == 'archived' then
   redis.call('ZADD', KEYS[5], string.format('%.0f', math.floor(ARGV[6] / 1e9)), id)
   redis.call('HSET', KEYS[1], 'msg', ARGV[3], 'state', 'archived')
+elseif cancelled then
+  redis.call('ZADD', KEYS[10], string.format('%.0f', math.floor(ARGV[6] / 1e9) + 60), id)
+  redis.call('HSET', KEYS[1], 'state', 'retry')
+  return 3
 else
   redis.call('RPUSH', KEYS[4], id)
   redis.call('HSET', KEYS[1], 'msg', ARGV[3], 'state', 'pending', 'pending_since', ARGV[6])
