@@ -26,6 +26,8 @@
  *              off to one of them when the run returns (with PASS=0)
  *                                                                 (0)
  *   BLOCK      with SUCCESSOR: tokens that a lease reserves       (2)
+ *   RECOVERY   1: another worker frees the locks of a worker that is
+ *              dead or silent, and takes its tasks back           (0)
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
@@ -87,6 +89,9 @@
 #ifndef BLOCK
 #define BLOCK 2
 #endif
+#ifndef RECOVERY
+#define RECOVERY 0
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -107,6 +112,7 @@
 #define GIVEBACK 512  /* a task has been in memory for too long, and is given back */
 #define TIMER   1024  /* the timer of a waiting task fires while its key is held */
 #define STOP    2048  /* a worker shuts down */
+#define SILENCE 4096  /* with RECOVERY: a worker lives, and has not reported for so long that it counts as dead */
 
 /* The protocols known to be wrong. */
 #define ACK_FORGETS       1  /* a repeated ack does not say again what the first one passed on */
@@ -174,6 +180,12 @@
 #define ACK_STRICT       60  /* the ack after a hand-off does not end its run, because the lock has another owner value than its own */
 #define GIVEBACK_SILENT  61  /* a successor whose run is over releases the lock without a wake */
 
+/* Of the recovery. */
+#define SILENT_TRUSTS    62  /* a worker that is silent trusts its leases */
+#define FREES_ANY        63  /* locks are freed that were taken during the silence, whose leases do not end with it */
+#define BACK_UNCHECKED   64  /* a task is taken back without a check of its run: it has begun another one since the look */
+#define BACK_IN_TWO      65  /* a task is taken out of the active ones, and made pending in a step of its own */
+
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
 #define KEYS 1
@@ -218,6 +230,22 @@ byte unleased;                /* active tasks whose asynq lease has expired */
 byte lock[KEYS];              /* nonce of the owner, 0 = free */
 byte fence;
 byte stale;                   /* PARK_UNTIMED: tasks that wait and are nowhere else */
+#if RECOVERY
+byte silent;                  /* bit w: worker w counts as dead, and lives */
+short named;                  /* bit r: the owner value of run r tells its process, whose leases end once it is silent */
+short tells;                  /* bit r: the name of run r tells its process: it was not silent when it began the run */
+short ousted;                 /* bit r: its task was taken back from run r */
+#if MUTANT == BACK_UNCHECKED
+byte remnants;                /* tasks that were in a run of a dead or silent worker at the last look */
+#endif
+#define NAME(r, v) named = (silent & BIT(v) -> named & ~BIT(r) : named | BIT(r))
+#define BEGAN(r, v) tells = (silent & BIT(v) -> tells & ~BIT(r) : tells | BIT(r))
+#define OUSTED(r)  (ousted & BIT(r))
+#else
+#define NAME(r, v) skip
+#define BEGAN(r, v) skip
+#define OUSTED(r)  false
+#endif
 
 /* Runs. tk, out and by are in the task's hash or in the call; good, leaseless and phase are known to the worker alone. */
 byte phase[RUNS + 1];
@@ -412,6 +440,7 @@ inline grant(x, v, call, standby) {
     wk[n] = v;
     by[n] = call;
     touched = touched | BIT(x);
+    BEGAN(n, v);
     if
     :: LEVEL == 2 || bare -> plain = plain | BIT(n)
     :: else ->
@@ -423,6 +452,7 @@ inline grant(x, v, call, standby) {
        assert(fence < 30 * BLOCK);                                               /* ENDLESS */
        token[n] = fence + 1 - BLOCK;
        good = good | BIT(n);
+       NAME(n, v);
        if
        :: standby != 0 -> base[n] = standby
        :: else ->
@@ -574,6 +604,7 @@ inline admitFound(call) {
              token[each] = fence + 1 - BLOCK;
              base[each] = each;
              good = good | BIT(each);
+             NAME(each, w);
              plain = plain & ~BIT(each)
            }
         :: else ->
@@ -855,6 +886,14 @@ inline over(r) {
     good = good & ~BIT(r);
     leaseless = leaseless & ~BIT(r);
     plain = plain & ~BIT(r);
+#if RECOVERY
+    ousted = ousted & ~BIT(r);
+    tells = tells & ~BIT(r);
+    if
+    :: OWNSANY(r)
+    :: else -> named = named & ~BIT(r)
+    fi;
+#endif
 #if MUTANT == HEIR_GONE
     standbyGone = standbyGone & ~BIT(r);
 #endif
@@ -958,13 +997,14 @@ inline take() {
     fence = fence + BLOCK;
     token[me] = fence + 1 - BLOCK;
     base[me] = me;
-    good = good | BIT(me)
+    good = good | BIT(me);
+    NAME(me, wk[me])
   }
 }
 
 inline begin() {
   d_step {
-    assert(!SUCCESSOR || ACTIVE(me) || MUTANT != 0 && MUTANT != KEEP_UNLEASED);     /* ONE_RUN */
+    assert(!SUCCESSOR || ACTIVE(me) || OUSTED(me) || MUTANT != 0 && MUTANT != KEEP_UNLEASED); /* ONE_RUN */
     phase[me] = RUNNING;
     k = 0;
     do
@@ -1047,9 +1087,23 @@ inline begin() {
 #define MAY_DEADFETCH(v) (orphanFetch & BIT(v))
 #define MAY_TIMEOUT(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(TIMEOUT))
 #define UNLEASES(r)    (phase[r] == RUNNING || SUCCESSOR && (phase[r] == KEPT || phase[r] == HELD || phase[r] == RETURNED))
-#define MAY_UNLEASE(r) (UNLEASES(r) && !(leaseless & BIT(r)) && (!SUCCESSOR || ACTIVE(r)) && EVENT(LEASELESS))
+#define MAY_UNLEASE(r) (UNLEASES(r) && !(leaseless & BIT(r)) && (!SUCCESSOR && !RECOVERY || ACTIVE(r)) && EVENT(LEASELESS))
 #define MAY_DOUBT(r)   ((phase[r] >= GRANTED && phase[r] <= RUNNING) && (good & BIT(r)) && EVENT(DOUBT))
 #define MAY_RECOVER(x) ((act & BIT(x)) && (phase[runOf[x]] == DEAD || (unleased & BIT(x))))
+#if RECOVERY
+/* Its worker was killed, or counts as dead, and it may be taken back from it. */
+#define ABSENT(r)      ((tells & BIT(r)) && (phase[r] == DEAD || (silent & BIT(wk[r]))))
+#define MAY_SILENCE(v) (!((silent | gone) & BIT(v)) && HAS_ANY(v) && EVENT(SILENCE))
+#define MAY_HEAR_OF(v) (silent & BIT(v))
+#define OWNERS(r)      (base[r] != 0 && OWNSANY(base[r]) && ((named & BIT(base[r])) || MUTANT == FREES_ANY))
+#define MAY_FREE(r)    (phase[r] != NONE && ABSENT(r) && OWNERS(r))
+#if MUTANT == BACK_UNCHECKED
+#define MAY_LOOK(x)    ((act & BIT(x)) && ABSENT(runOf[x]) && !(remnants & BIT(x)))
+#define MAY_BACK_TO(x) (remnants & BIT(x))
+#else
+#define MAY_BACK_TO(x) ((act & BIT(x)) && ABSENT(runOf[x]))
+#endif
+#endif
 #define MAY_FORWARD(x) ((rty & BIT(x)) && (!(waiters & BIT(x)) || RUNNABLE(x)))
 #define MAY_HURRY(x)   ((rty & BIT(x)) && (waiters & BIT(x)) && !RUNNABLE(x) && EVENT(TIMER))
 #define CALLS(r, v)    (wk[r] == (v) && (recalls & BIT(r)))
@@ -1254,7 +1308,7 @@ inline check() {
     me = 1;
     do
     :: me <= RUNS ->
-       assert(!SUCCESSOR || phase[me] != KEPT && phase[me] != HELD || ACTIVE(me) || (leaseless & BIT(me))); /* IN_MEMORY */
+       assert(!SUCCESSOR || phase[me] != KEPT && phase[me] != HELD || ACTIVE(me) || OUSTED(me) || (leaseless & BIT(me))); /* IN_MEMORY */
        if
        :: BURIED(me) -> over(me)
        :: else
@@ -1405,7 +1459,7 @@ active proctype World() {
 
   /* A call with an ack, the first one or a repetition. */
   :: if :: RUNOF(MAY_ACK) fi;
-     assert(phase[me] == ACKED || ACTIVE(me) || SUCCESSOR && (leaseless & BIT(me))); /* OWN_TASK */
+     assert(phase[me] == ACKED || ACTIVE(me) || OUSTED(me) || SUCCESSOR && (leaseless & BIT(me))); /* OWN_TASK */
      phase[me] = ACKED;
      repeats = repeats & ~BIT(me);
      ack(CARRIED(me), !STOPPING(me));
@@ -1585,6 +1639,79 @@ active proctype World() {
      leaveLock(0);
 #endif
      skip
+#if RECOVERY
+  /* A worker has been silent for so long that its tasks may be taken back. Its leases end before, by its own clock. Then it is heard of. */
+  :: if :: WORKER(MAY_SILENCE) fi;
+     spend;
+     silent = silent | BIT(w);
+     me = 1;
+     do
+     :: me <= RUNS ->
+        if
+        :: wk[me] == w && phase[me] != DEAD && MUTANT != SILENT_TRUSTS -> good = good & ~BIT(me)
+        :: else
+        fi;
+        me++
+     :: else -> break
+     od
+  :: if :: WORKER(MAY_HEAR_OF) fi;
+     silent = silent & ~BIT(w)
+  /* Its locks are freed one by one, and its tasks are taken back. */
+  :: if :: RUNOF(MAY_FREE) fi;
+     reach(15);
+     spare = 0;
+     i = base[me];
+     k = 0;
+     do
+     :: k < KEYS ->
+        if
+        :: lock[k] == i -> lock[k] = 0; spare = spare | BIT(k)
+        :: else
+        fi;
+        k++
+     :: else -> break
+     od;
+     fence = fence + BLOCK;
+     if
+     :: phase[me] == RUNNING -> taken = taken | BIT(me)  /* another owner has had the key */
+     :: phase[me] == RETURNED && out[me] == 0 -> out[me] = 1
+     :: else
+     fi;
+     /* In order, the task is the first itself. Should it end after all, the timer of the next one is for that. */
+     excused = excused | (ORDER -> spare : 0);
+     k = 0;
+     do
+     :: k < KEYS ->
+        if
+        :: (spare & BIT(k)) && lock[k] == 0 -> n = spare; passOn(0); spare = n
+        :: else
+        fi;
+        k++
+     :: else -> break
+     od
+#if MUTANT == BACK_UNCHECKED
+  :: if :: TASK(MAY_LOOK) fi;
+     remnants = remnants | BIT(t)
+#endif
+  :: if :: TASK(MAY_BACK_TO) fi;
+#if MUTANT == BACK_UNCHECKED
+     remnants = remnants & ~BIT(t);
+#endif
+     me = runOf[t];
+     if
+     :: phase[me] != DEAD -> reach(16)
+     :: else
+     fi;
+     ousted = ousted | BIT(me);
+     act = act & ~BIT(t);
+     lse = lse & ~BIT(t);
+     unleased = unleased & ~BIT(t);
+     runOf[t] = 0;
+     if
+     :: MUTANT == BACK_IN_TWO && EVENT(CRASH) -> spend
+     :: else -> pend = pend | BIT(t)
+     fi
+#endif
   :: if :: TASK(MAY_FORWARD) :: TASK(MAY_HURRY) fi;
      if :: MAY_FORWARD(t) :: else -> spend fi;
      rty = rty & ~BIT(t);
@@ -1631,6 +1758,9 @@ active proctype World() {
      :: else -> break
      od;
      fetching = fetching & ~BIT(w);
+#if RECOVERY
+     silent = silent & ~BIT(w);
+#endif
      if
      :: true
      :: !(stopped & BIT(w)) && EVENT(LATE) -> spend; orphanFetch = orphanFetch | BIT(w)

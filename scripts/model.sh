@@ -239,6 +239,13 @@ check successor-wrong-key holds - -DSUCCESSOR=1 -DPASS=0 -DKEYSET=2 -DBUDGET=1
 check successor-leave holds - -DSUCCESSOR=1 -DPASS=0 -DLEAVE=1 -DBUDGET=1
 check successor-lost-calls holds - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
 check successor-lost-calls-stop holds - -DSUCCESSOR=1 -DPASS=0 -DBUDGET=3 -DEVENTS=LOSS+LATE+STOP
+check recovery-2-workers holds - -DRECOVERY=1 -DPASS=0 -DBUDGET=2 -DEVENTS=CRASH+SILENCE+PAUSE+DOUBT+STOP
+check recovery-lost-calls holds - -DRECOVERY=1 -DPASS=0 -DBUDGET=2 -DEVENTS=CRASH+SILENCE+LOSS+LATE
+check recovery-events holds - -DRECOVERY=1 -DPASS=0 -DBUDGET=2 -DEVENTS=SILENCE+LEASELESS+TIMEOUT+RETRY+ARCHIVE+GIVEBACK+TIMER
+check recovery-in-handlers holds - -DRECOVERY=1 -DLEVEL=2 -DPASS=0 -DSLOTS=1 -DBUDGET=1 -DEVENTS=CRASH+SILENCE
+check recovery-2-keys holds - -DRECOVERY=1 -DPASS=0 -DKEYSET=1 -DBUDGET=1 -DEVENTS=CRASH+SILENCE
+check recovery-order holds - -DRECOVERY=1 -DPASS=0 -DORDER=1 -DBUDGET=2 -DEVENTS=CRASH+SILENCE+RETRY
+check recovery-successor holds - -DRECOVERY=1 -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DEVENTS=CRASH+SILENCE
 check fused-ends ends - -DBUDGET=1
 check fused-no-pass-ends ends - -DPASS=0 -DBUDGET=1
 check fused-order-ends ends - -DORDER=1 -DBUDGET=1
@@ -259,6 +266,8 @@ check successor-r-starts fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=10
 check successor-r-twice fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBLOCK=3 -DBUDGET=0 -DREACH=11
 check successor-r-asks fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=12
 check successor-r-run-over fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DREACH=13
+check recovery-r-frees fails SEEN -DRECOVERY=1 -DPASS=0 -DBUDGET=1 -DEVENTS=SILENCE -DREACH=15
+check recovery-r-takes-back fails SEEN -DRECOVERY=1 -DPASS=0 -DBUDGET=1 -DEVENTS=SILENCE -DREACH=16
 check successor-r-wakes fails SEEN -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DREACH=14
 
 # Protocols known to be wrong.
@@ -336,6 +345,11 @@ check successor-m58-parks fails OWN_TASK -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUT
 check successor-m59-own-value fails EXCLUSION -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=59
 check successor-m60-strict fails COUNTS -DSUCCESSOR=1 -DPASS=0 -DBUDGET=0 -DMUTANT=60
 check successor-m61-silent fails WAKES -DSUCCESSOR=1 -DPASS=0 -DBUDGET=1 -DMUTANT=61
+check recovery-m30-ack-by-id fails OWN_TASK -DRECOVERY=1 -DPASS=0 -DBUDGET=1 -DEVENTS=SILENCE -DMUTANT=30
+check recovery-m62-silent-trusts fails EXCLUSION -DRECOVERY=1 -DPASS=0 -DBUDGET=1 -DEVENTS=SILENCE -DMUTANT=62
+check recovery-m63-frees-any fails EXCLUSION -DRECOVERY=1 -DLEVEL=2 -DBUDGET=1 -DEVENTS=SILENCE -DMUTANT=63
+check recovery-m64-back-unchecked fails ONE_PLACE -DRECOVERY=1 -DPASS=0 -DBUDGET=1 -DEVENTS=SILENCE -DMUTANT=64
+check recovery-m65-back-in-two fails ONE_PLACE -DRECOVERY=1 -DPASS=0 -DBUDGET=2 -DEVENTS=CRASH+SILENCE -DMUTANT=65
 check successor-in-order fails IN_ORDER -DSUCCESSOR=1 -DPASS=0 -DORDER=1 -DBUDGET=1
 check admit-m46-counts-taken fails COUNTED -DLEVEL=2 -DBUDGET=1 -DEVENTS=PAUSE -DMUTANT=46
 
