@@ -148,7 +148,7 @@ func (a *Attached) crowded() {
 func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	dead := reporter.Life().Dead()
 	r := &a.recovery
-	if time.Since(r.last) < sweepEach && slices.Equal(dead, r.dead) { //nolint:forbidigo // a pause
+	if time.Since(r.last) < sweepEach && slices.Equal(dead, r.dead) {
 		return
 	}
 	r.last, r.dead = time.Now(), dead

@@ -126,10 +126,15 @@ func TestEachWorkerGoesByItsOwnAfter(t *testing.T) {
 	t.Parallel()
 	dead := deadOf(t, func(w *watch, s float64) []seen {
 		return []seen{
-			{"SHORTOOO10x", w.clock(min(s, 45))}, {"LONGOOOO20x", w.clock(min(s, 45))},
-			{"NEVEROOO00x", w.clock(0)}, {"EARLIEROABCDEFGHIJ", w.clock(0)}, {"TINYOOOO", w.clock(0)},
-			{"BOTHOOOO45x", w.clock(min(s, 45))}, {"BOTHOOOO10x", w.clock(0)},
-			{"OFFOOOOO00x", w.clock(s)}, {"OFFOOOOO10x", w.clock(0)},
+			{"SHORTOOO10x", w.clock(min(s, 45))},
+			{"LONGOOOO20x", w.clock(min(s, 45))},
+			{"NEVEROOO00x", w.clock(0)},
+			{"EARLIEROABCDEFGHIJ", w.clock(0)},
+			{"TINYOOOO", w.clock(0)},
+			{"BOTHOOOO45x", w.clock(min(s, 45))},
+			{"BOTHOOOO10x", w.clock(0)},
+			{"OFFOOOOO00x", w.clock(s)},
+			{"OFFOOOOO10x", w.clock(0)},
 		}
 	})
 	if want := []string{"OFFOOOOO", "SHORTOOO"}; !slices.Equal(dead, want) {
