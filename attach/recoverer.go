@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,8 @@ type recovery struct {
 	Recovery
 
 	on       bool
-	frees    bool // the locks are on the tasks' Redis
+	frees    bool   // the locks are on the tasks' Redis
+	name     string // of this worker, in its runs and locks
 	reporter atomic.Pointer[holdings.Reporter]
 	looked   chan struct{}
 	ended    func(why error) // ends the leases that have begun until now
@@ -49,7 +51,7 @@ type recovery struct {
 	swept    sync.WaitGroup
 
 	last time.Time // when the queues were swept, unless that has failed, and who was dead then: only sweeps use it
-	dead []string
+	dead map[string]holdings.Last
 }
 
 // recoverWith prepares the recovery that the options ask for.
@@ -57,11 +59,11 @@ func (a *Attached) recoverWith() {
 	r := &a.recovery
 	frees := a.opts.RedisKeys != nil && locks.Colocated(a.locker) != nil
 	r.Recovery, r.looked = a.opts.Recovery.withDefaults(frees), make(chan struct{}, 1)
-	r.on = r.After > 0 && !a.opts.DisableReports
+	r.on, r.name = r.After > 0 && !a.opts.DisableReports, lockwire.NewName()
 	r.frees = r.on && frees
 	r.ended, r.unfollow = func(error) {}, func() {}
 	if r.frees {
-		r.ended, r.unfollow = locks.EndWhenSilent(a.locker, r.silent)
+		r.ended, r.unfollow = locks.EndWhenSilent(a.locker, r.name, r.silent)
 	}
 }
 
@@ -90,10 +92,13 @@ func (r *recovery) silent() error {
 	return nil
 }
 
-// recoverable reports whether others may take back the runs that begin now: this worker must have told them that it lives.
-func (r *recovery) recoverable() bool {
-	reporter := r.reporter.Load()
-	return r.on && reporter != nil && reporter.Reports(r.After/2)
+// worker returns the name that the runs have which begin now; "" if others may not take them back. This worker must have told them
+// that it lives.
+func (r *recovery) worker() string {
+	if reporter := r.reporter.Load(); r.on && reporter != nil && reporter.Reports(r.After/2) {
+		return r.name
+	}
+	return ""
 }
 
 // look has the queues swept after a report.
@@ -128,7 +133,6 @@ func (r *recovery) close() {
 		r.cancel()
 	}
 	r.swept.Wait()
-	r.unfollow()
 }
 
 // lapsed ends all leases that others may have taken, before the next report says that this worker lives.
@@ -148,7 +152,7 @@ func (a *Attached) crowded() {
 func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	dead := reporter.Life().Dead()
 	r := &a.recovery
-	if time.Since(r.last) < sweepEach && slices.Equal(dead, r.dead) {
+	if time.Since(r.last) < sweepEach && maps.Equal(dead, r.dead) {
 		return
 	}
 	r.last, r.dead = time.Now(), dead
@@ -161,11 +165,11 @@ func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 	}
 }
 
-func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, dead []string) error {
+func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, dead map[string]holdings.Last) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	engine := (*line.Engine)(a.queue)
-	remnants, mine, err := engine.Sweep(ctx, queue, reporter.ID(), looksAfter, unleasedFor, dead)
+	remnants, mine, err := engine.Sweep(ctx, queue, reporter.ID(), looksAfter, unleasedFor, slices.Sorted(maps.Keys(dead)))
 	if err != nil || !mine {
 		return err
 	}
@@ -224,12 +228,15 @@ func runs(ctx context.Context, engine *line.Engine) (map[line.Task]bool, error) 
 
 // takeBack has a task run again whose run is over.
 func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, reporter *holdings.Reporter, m line.Remnant) (line.Left, error) {
-	process := lockwire.ProcessOfRun(m.Run)
-	signs := reporter.Life().Signs(process)
 	var freed []string
-	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, func(keys []string) (bool, error) {
-		freed = a.free(ctx, reporter, m, signs, keys)
-		return reporter.SilentSince(ctx, signs)
+	left, err := engine.TakeBack(ctx, m, a.recovery.Deaths, func(keys []string) (silent bool, err error) {
+		dead := reporter.Life().Dead()
+		last, ok := dead[lockwire.WorkerOfRun(m.Run)]
+		if !ok {
+			return false, nil
+		}
+		freed = a.free(ctx, reporter, m, dead, keys)
+		return reporter.SilentSince(ctx, last)
 	})
 	a.wakeNext(freed)
 	if err != nil || left == line.Over || left == line.Cancelled {
@@ -244,22 +251,23 @@ func (a *Attached) takeBack(ctx context.Context, engine *line.Engine, reporter *
 	return left, nil
 }
 
-// free takes the locks of a dead worker's run from it, and releases them. It returns the keys for which others wait. What
+// free takes the locks of dead workers on the keys of a run, and releases them. It returns the keys for which others wait. What
 // fails ends with its TTL.
-func (a *Attached) free(ctx context.Context, reporter *holdings.Reporter, m line.Remnant, signs holdings.Signs, keys []string) (awaited []string) {
+func (a *Attached) free(ctx context.Context, reporter *holdings.Reporter, m line.Remnant, dead map[string]holdings.Last, keys []string,
+) (awaited []string) {
 	if !a.recovery.frees {
 		return nil
 	}
-	process := lockwire.ProcessOfRun(m.Run)
 	for _, key := range keys {
 		lock, _ := a.opts.RedisKeys(key)
 		value, err := a.client.Get(ctx, lock).Result()
-		if err != nil || lockwire.ProcessOfOwner(value) != process {
+		last, ok := dead[lockwire.WorkerOfOwner(value)]
+		if err != nil || !ok {
 			continue
 		}
-		// A lock that names the process was taken before it fell silent, unless it was heard before this look.
-		if silent, err := reporter.SilentSince(ctx, signs); err != nil || !silent {
-			return awaited
+		// Its worker has taken the lock before it fell silent, unless it was heard before this look.
+		if silent, err := reporter.SilentSince(ctx, last); err != nil || !silent {
+			continue
 		}
 		lease, err := locks.TakeOver(ctx, a.locker, lockaccess.Request{
 			Key: key, Expect: lockwire.Name(value), Mark: lockwire.ParseOwner(value).Mark, Label: locking.DefaultLabel() + "/recovery",

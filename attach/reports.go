@@ -85,7 +85,7 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},
-			After: a.recovery.reported(), Lapse: a.recovery.lapse(), Lapsed: a.lapsed, Looked: a.recovery.look, Crowded: a.crowded,
+			Name: a.recovery.name, After: a.recovery.reported(), Lapse: a.recovery.lapse(), Lapsed: a.lapsed, Looked: a.recovery.look, Crowded: a.crowded,
 		})
 		a.recovery.reporter.Store(r.reporter)
 	}
@@ -100,8 +100,8 @@ func (r *reports) close(a *Attached) {
 	if r.stop != nil {
 		r.stop()
 	}
-	if r.reporter != nil {
-		r.reporter.Close()
+	if r.reporter == nil || r.reporter.Close() { // otherwise others may take this worker for dead: its leases end before
+		a.recovery.unfollow()
 	}
 }
 

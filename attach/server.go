@@ -28,7 +28,7 @@ func (a *Attached) Client() redis.UniversalClient {
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
 		Slots: a.server.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
-		Recoverable: a.recovery.recoverable,
+		Worker: a.recovery.worker,
 	})
 	a.watch(server)
 	a.teller.Start(slices.Collect(maps.Keys(a.served())))

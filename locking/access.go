@@ -47,8 +47,8 @@ func (access) OnLateRelease(l Locker, freed func(keys []string)) (stop func()) {
 
 func (access) EndWhenDeposed(l Locker) (stop func(), err error) { return followDepositions(l) }
 
-func (access) EndWhenSilent(l Locker, silent func() error) (lapsed func(why error), stop func()) {
-	return endWhenSilent(l, silent)
+func (access) EndWhenSilent(l Locker, name string, silent func() error) (lapsed func(why error), stop func()) {
+	return endWhenSilent(l, name, silent)
 }
 
 func (access) Colocated(l Locker) colocated.Locks {

@@ -38,16 +38,16 @@ func (f colocatedLocks) Ask() colocated.Ask {
 		block = f.gate.block
 	}
 	began := f.single.suspension.now()
-	owner := f.single.suspension.newOwner(f.single.label+"/", block, began)
+	owner := began.owner(f.single.label+"/", block)
 	return colocated.Ask{
 		ID: owner[:lockwire.IDSize-3], Tail: owner[lockwire.IDSize:], Floor: -f.single.clock.Last(),
-		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch, Lapses: began.lapses,
+		FenceTTL: f.single.fenceTTL, Block: block, Began: began.watch, Lapses: began.lapses, Worker: began.worker,
 	}
 }
 
 // adopt makes a Lease of keys that a script has taken.
 func (f colocatedLocks) adopt(ctx context.Context, t *colocated.Taken, opts Options) (*Lease, error) {
-	opts, began := opts.withDefaults(), instant{t.Ask.Began, &f.single.suspension, t.Ask.Lapses}
+	opts, began := opts.withDefaults(), instant{t.Ask.Began, &f.single.suspension, t.Ask.Lapses, t.Ask.Worker}
 	if opts.TTL != t.TTL {
 		return nil, errors.New("locking: the keys were taken with another TTL")
 	}

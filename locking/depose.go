@@ -55,7 +55,7 @@ func (s *Single) takeOver(ctx context.Context, r lockaccess.Request) (*Lease, er
 	began := s.suspension.now()
 	p := &parts[0]
 	g := &singleGrant{
-		single: s, owner: s.suspension.newOwner(lockwire.CleanLabel(r.Label), 1, began), block: 1,
+		single: s, owner: began.owner(lockwire.CleanLabel(r.Label), 1), block: 1,
 		ttl: opts.TTL, parts: parts,
 	}
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)

@@ -41,7 +41,8 @@ type Lease struct {
 	stop       context.CancelFunc // of the renewal
 	giveUp     time.Duration      // when the renewal is stopped
 
-	lapses int64  // see instant
+	worker string // see instant
+	lapses int64
 	offset int64  // of its token within the block
 	holder holder // the Gate's part of the lease, or nil
 
@@ -131,7 +132,7 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
-	if err := l.suspension.silence.over(l.lapses); err != nil && l.tellsProcess() {
+	if err := l.silenced(); err != nil {
 		l.end(&LostError{Keys: l.keys, Reason: LossExpired, Err: err})
 		return now
 	}
@@ -141,10 +142,13 @@ func (l *Lease) check() (now time.Duration) {
 	return now
 }
 
-// tellsProcess reports whether its locks tell this process, so that others may take them once it is silent.
-func (l *Lease) tellsProcess() bool {
-	g, ok := l.grant.(interface{ isOurs() bool })
-	return ok && g.isOurs()
+// silenced returns why others may have taken its locks, although they would have lasted longer: the worker that they tell was silent. It
+// returns nil if they may not.
+func (l *Lease) silenced() error {
+	if l.worker == "" {
+		return nil
+	}
+	return l.suspension.silence.over(l.lapses)
 }
 
 // end ends the lease with a cause, once. The caller holds the mutex.

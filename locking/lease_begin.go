@@ -17,7 +17,7 @@ import (
 // the grant last, or within 5 s, the error matches ErrLost, too.
 func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension, lapses: began.lapses,
+		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension, worker: began.worker, lapses: began.lapses,
 		term: leasing.NewTerm(opts.TTL, opts.MaxHold, leasing.Haste()),
 	}
 	now := l.watch.Elapsed()
@@ -31,7 +31,7 @@ func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Opti
 	if next.End != leasing.Lasts {
 		return nil, &LostError{Keys: keys, Reason: lossAt[next.End]}
 	}
-	if err := l.suspension.silence.over(l.lapses); err != nil && l.tellsProcess() {
+	if err := l.silenced(); err != nil {
 		return nil, &LostError{Keys: keys, Reason: LossExpired, Err: err}
 	}
 	l.start(next.Sleep)
@@ -98,7 +98,8 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 		return nil
 	}
 	next := &Lease{
-		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, lapses: l.lapses, holder: h,
+		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
+		worker: l.worker, lapses: l.lapses,
 		term: l.term.HandedOff(now, opts.MaxHold),
 	}
 	next.start(next.term.Next(now).Sleep)

@@ -111,7 +111,7 @@ func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Op
 
 func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redlockGrant {
 	g := &redlockGrant{
-		redlock: r, owner: lockwire.NewOwner(opts.Label, opts.block, time.Now(), true), keys: keys,
+		redlock: r, owner: lockwire.NewOwner(opts.Label, opts.block, time.Now(), ""), keys: keys,
 		redisKeys: redisKeys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(), lasts: opts.TTL,

@@ -60,7 +60,7 @@ func (s *Single) attempt(
 	ctx context.Context, keys []string, parts []part, label string, opts Options,
 ) (lease *Lease, undone bool, err error) {
 	began := s.suspension.now()
-	owner := s.suspension.newOwner(label, opts.block, began)
+	owner := began.owner(label, opts.block)
 	g := &singleGrant{single: s, owner: owner, block: opts.block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]

@@ -169,7 +169,4 @@ func (g *singleGrant) lost(ctx context.Context, p *part, position int) error {
 	})
 }
 
-// isOurs reports whether its locks tell this process.
-func (g *singleGrant) isOurs() bool { return lockwire.IsOurs(g.owner) }
-
 func (g *singleGrant) ownedBy(name string) bool { return lockwire.Name(g.owner) == name }

@@ -22,6 +22,7 @@ type instant struct {
 	watch      leasing.Stopwatch
 	suspension *suspensionDetector // of the Locker
 	lapses     int64               // of its silence, until then
+	worker     string              // that locks which are taken then tell; "" for none
 }
 
 // suspensionDetector notices within a second that the machine was suspended or its wall clock was set forward, and has
@@ -47,13 +48,13 @@ type timed interface {
 
 // now returns the present moment, for leases that use this detector.
 func (d *suspensionDetector) now() instant {
-	return instant{leasing.StartStopwatch(d.read), d, d.silence.lapses.Load()}
+	lapses := d.silence.lapses.Load()
+	return instant{leasing.StartStopwatch(d.read), d, lapses, d.silence.worker()}
 }
 
-// newOwner returns the value of a lock that is taken now. It tells this process only if the lease ends once the process is silent:
-// nobody takes any other lock from its holder for that.
-func (d *suspensionDetector) newOwner(label string, block int, began instant) string {
-	return lockwire.NewOwner(label, block, began.watch.Last(), !d.silence.tells())
+// owner returns the value of a lock that is taken then.
+func (i instant) owner(label string, block int) string {
+	return lockwire.NewOwner(label, block, i.watch.Last(), i.worker)
 }
 
 // add registers a lease.

@@ -232,8 +232,8 @@ byte fence;
 byte stale;                   /* PARK_UNTIMED: tasks that wait and are nowhere else */
 #if RECOVERY
 byte silent;                  /* bit w: worker w counts as dead, and lives */
-short named;                  /* bit r: the owner value of run r tells its process, whose leases end once it is silent */
-short tells;                  /* bit r: the name of run r tells its process: it was not silent when it began the run */
+short named;                  /* bit r: the owner value of run r tells its worker, whose leases end once it is silent */
+short tells;                  /* bit r: the name of run r tells its worker, which was not silent when it began the run */
 short ousted;                 /* bit r: its task was taken back from run r */
 #if MUTANT == BACK_UNCHECKED
 byte remnants;                /* tasks that were in a run of a dead or silent worker at the last look */

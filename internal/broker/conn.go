@@ -50,7 +50,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
 			Locks: opts.Locks, Types: opts.Types, KeysIn: opts.KeysIn, Tasks: opts.Tasks, Parking: opts.Parking,
-			Marks: opts.Marks, Recoverable: opts.Recoverable,
+			Marks: opts.Marks, Worker: opts.Worker,
 		}),
 	}
 	c.bell = newBell(client, opts)

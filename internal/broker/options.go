@@ -40,9 +40,9 @@ type Options struct {
 	KeysIn func(message string) string
 	// Parking has tasks parked by the script that would fetch them. When nil, Tasks is asked about all that were refused.
 	Parking *Parking
-	// Recoverable reports whether other processes may take back the runs that begin now, once this one is silent. When nil,
-	// they may not.
-	Recoverable func() bool
+	// Worker returns the name of the worker that may be in the names of the runs that begin now: others may take them back once it is
+	// silent. It is "" if they may not, as when nil.
+	Worker func() string
 	// Beside is looked at by the looks of the server while it is idle, unless the client has several nodes.
 	Beside Beside
 	// Foreign is set once a script of an asynq is seen that is not recognised: see [Recognise]. The servers of a process

@@ -30,7 +30,8 @@ type Ask struct {
 	FenceTTL time.Duration
 	Block    int               // tokens of a lease
 	Began    leasing.Stopwatch // runs since the leases began
-	Lapses   int64             // how often this process had been silent for too long until then
+	Lapses   int64             // how often a worker had been silent for too long until then
+	Worker   string            // whose name the owner value tells; "" for none
 }
 
 // Taken are the locks of one task that a script has taken.

@@ -1,13 +1,11 @@
 package holdings
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
 
-// Life knows for how long the processes of other workers have been silent, from the looks of one worker at their signs of
-// life. It goes by the monotonic clock of this process alone: a look shows a sign that was not there before, or the same as
+// Life knows for how long other workers have been silent, from the looks of one worker at their signs of life. It goes by the monotonic clock of this process alone: a look shows a sign that was not there before, or the same as
 // the last look. The clock of Redis only tells how much of the time between two looks a new sign is old.
 //
 // What this process cannot have seen counts for nothing: after a look that failed, and after a pause between two looks,
@@ -69,62 +67,42 @@ func (l *Life) found(sent, answered time.Time, clock int64, all []seen) {
 	l.looked, l.clock, l.heard = answered, clock, heard
 }
 
-// dies returns when each process that has been heard of is dead: the times of the last signs of its workers, and for each of them what
-// it says after how long it is. The caller holds the mutex.
-func (l *Life) dies() map[string]time.Time {
-	all := map[string]time.Time{}
+// dies returns when a worker of which this was the last sign is dead: ok is false if that is never. The caller holds the mutex.
+func (l *Life) dies(id string, s sign) (at time.Time, ok bool) {
+	after := AfterOf(id)
+	at = s.at
+	if at.Before(l.since) {
+		at = l.since
+	}
+	return at.Add(after), after > 0 && !l.since.IsZero()
+}
+
+// Last is the last sign of life of a worker that is dead.
+type Last struct {
+	ID    string
+	Clock int64 // ms
+}
+
+// Dead returns the workers that were dead at the last look, by their names: they had been silent for as long as they say themselves
+// that it takes. A worker that has not been heard of is not dead.
+func (l *Life) Dead() map[string]Last {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]Last{}
 	for id, s := range l.heard {
-		after := AfterOf(id)
-		if l.since.IsZero() || after == 0 {
-			continue
-		}
-		at := s.at
-		if at.Before(l.since) {
-			at = l.since
-		}
-		if p := ProcessOf(id); at.Add(after).After(all[p]) {
-			all[p] = at.Add(after)
+		if at, ok := l.dies(id, s); ok && !at.After(l.looked) {
+			all[NameOf(id)] = Last{id, s.clock}
 		}
 	}
 	return all
 }
 
-// Dead returns the processes all of whose workers had been silent for so long, at the last look, that others may take their runs:
-// each of them goes by what it says itself. A process that has not been heard of is not dead.
-func (l *Life) Dead() (processes []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for p, at := range l.dies() {
-		if !at.After(l.looked) {
-			processes = append(processes, p)
-		}
-	}
-	slices.Sort(processes)
-	return processes
-}
-
-// Signs returns the workers of a process that have been heard of, each with its last sign of life (ms).
-func (l *Life) Signs(process string) Signs {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := Signs{}
-	for id, s := range l.heard {
-		if ProcessOf(id) == process {
-			all[id] = s.clock
-		}
-	}
-	return all
-}
-
-// Signs are the last signs of life of workers (ms), by their IDs.
-type Signs map[string]int64
-
-// Next returns when the next process would be dead; zero if there is none.
+// Next returns when the next worker would be dead; zero if there is none.
 func (l *Life) Next() (next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, at := range l.dies() {
-		if at.After(l.looked) && (next.IsZero() || at.Before(next)) {
+	for id, s := range l.heard {
+		if at, ok := l.dies(id, s); ok && at.After(l.looked) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}

@@ -1,6 +1,7 @@
 package holdings
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -57,8 +58,10 @@ type Options struct {
 	Beside func(now string, rival *Rival)
 	// Parked counts the tasks that wait; nil for no history.
 	Parked Parked
-	// After is after how long without a report other processes may take the runs of this one: whole seconds, less than a
-	// hundred; 0 for never.
+	// Name is the name of the worker, as its runs and locks tell it: see lockwire.NewName. One is made if it is empty.
+	Name string
+	// After is after how long without a report others may take the runs of the worker: whole seconds, less than a hundred; 0 for
+	// never.
 	After time.Duration
 	// Lapse is shorter. Lapsed is called before the next report after such a silence, so that nothing goes on as if nobody had
 	// taken anything.
@@ -97,25 +100,24 @@ type Reporter struct {
 func New(client redis.UniversalClient, held *Set, w Worker, opts Options) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()
-	return &Reporter{client: client, held: held, worker: w, opts: opts, id: newID(opts.After)}
+	return &Reporter{client: client, held: held, worker: w, opts: opts, id: newID(opts)}
 }
 
-// newID returns the ID of a worker: its process, after how long without a report others may take its runs (s), and random
-// characters.
-func newID(after time.Duration) string {
-	return fmt.Sprintf("%s%02d%s", lockwire.Process, int(after.Seconds()), rand.Text())
+// newID returns the ID of a worker: its name, after how long without a report others may take its runs (s), and random characters.
+func newID(opts Options) string {
+	return fmt.Sprintf("%s%02d%s", cmp.Or(opts.Name, lockwire.NewName()), int(opts.After.Seconds()), rand.Text())
 }
 
-// ProcessOf returns the process of a worker by its ID: see lockwire.Process.
-func ProcessOf(id string) string { return id[:min(len(id), lockwire.ProcessSize)] }
+// NameOf returns the name of a worker by its ID: see lockwire.NewName.
+func NameOf(id string) string { return id[:min(len(id), lockwire.NameSize)] }
 
 // AfterOf returns after how long without a report others may take the runs of a worker, by its ID; 0 for never. In the ID of an
-// earlier version it has no meaning: the runs of such a worker do not tell their process.
+// earlier version it has no meaning: the runs of such a worker do not tell it.
 func AfterOf(id string) time.Duration {
-	if len(id) < lockwire.ProcessSize+2 {
+	if len(id) < lockwire.NameSize+2 {
 		return 0
 	}
-	s, err := strconv.ParseUint(id[lockwire.ProcessSize:lockwire.ProcessSize+2], 10, 8)
+	s, err := strconv.ParseUint(id[lockwire.NameSize:lockwire.NameSize+2], 10, 8)
 	if err != nil {
 		return 0
 	}
@@ -157,25 +159,13 @@ func (r *Reporter) Heard(ctx context.Context) error {
 	}
 }
 
-// SilentSince reports whether workers have shown no sign of life since those that [Life.Signs] has returned. It is false if there are
-// none, or if one of them has said goodbye.
-func (r *Reporter) SilentSince(ctx context.Context, signs Signs) (bool, error) {
-	last := make(map[string]*redis.FloatCmd, len(signs))
-	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for id := range signs {
-			last[id] = p.ZScore(ctx, Workers, id)
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return false, err
+// SilentSince reports whether a worker has shown no sign of life since its last one, and has not said goodbye.
+func (r *Reporter) SilentSince(ctx context.Context, last Last) (bool, error) {
+	now, err := r.client.ZScore(ctx, Workers, last.ID).Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
 	}
-	for id, sign := range signs {
-		if int64(last[id].Val()) != sign { // 0 for one that has gone
-			return false, nil
-		}
-	}
-	return len(signs) > 0, nil
+	return err == nil && int64(now) == last.Clock, err
 }
 
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
@@ -374,13 +364,15 @@ func readSigns(reply []any, err error) (clock int64, all []seen, _ error) {
 	return clock, all, nil
 }
 
-// Close ends the reports and removes the last one, if Redis may have one. It takes 1 s at most.
-func (r *Reporter) Close() {
+// Close ends the reports and removes the last one, if Redis may have one. It takes 1 s at most. It reports whether Redis has none any
+// more.
+func (r *Reporter) Close() bool {
 	if r.cancel != nil {
 		r.cancel()
 	}
 	r.ended.Wait()
 	r.withdraw()
+	return !r.known
 }
 
 // withdraw removes the last report.

@@ -25,11 +25,11 @@ type Remnant struct {
 	Task
 	// Run is the name of the run, or whatever else the task's hash has in its place.
 	Run string
-	// Silent reports whether its process is dead. Otherwise it has no lease, so asynq never brings it back.
+	// Silent reports whether its worker is dead. Otherwise it has no lease, so asynq never brings it back.
 	Silent bool
 }
 
-// Sweep returns the remnants of a queue: the tasks whose runs have begun in a process that is dead, and those that have had no
+// Sweep returns the remnants of a queue: the tasks whose runs have begun in a worker that is dead, and those that have had no
 // lease of asynq's for so long since an earlier Sweep. One worker at a time looks after a queue, as long as it
 // calls Sweep again within a time; ok is false for all others.
 //
@@ -37,9 +37,9 @@ type Remnant struct {
 func (e *Engine) Sweep(
 	ctx context.Context, queue, worker string, within, unleased time.Duration, dead []string,
 ) (all []Remnant, ok bool, err error) {
-	processes := strings.Join(dead, " ") + " "
+	names := strings.Join(dead, " ") + " "
 	keys := []string{"railtoken:recovery:{" + queue + "}", asynqwire.Active(queue), asynqwire.Lease(queue), asynqwire.Hash(queue, "")}
-	r := replyOf(sweepScript.Run(ctx, e.client, keys, worker, within.Milliseconds(), processes,
+	r := replyOf(sweepScript.Run(ctx, e.client, keys, worker, within.Milliseconds(), names,
 		int(unleased.Seconds())))
 	ok = r.err == nil && r.yes()
 	for len(r.rest) > 0 && r.err == nil {
@@ -79,8 +79,8 @@ func (e *Engine) message(ctx context.Context, m Remnant) (message, recorded stri
 }
 
 // TakeBack makes a remnant run again at once, unless the last deaths of its runs, this one included, have ended like this. If
-// its process is silent, free is called before with the keys that its run may have locked, as far as they are known: a task
-// whose strategy does not wait would fail because of its own lock. It returns false if the process has come back.
+// its worker is silent, free is called before with the keys that its run may have locked, as far as they are known: a task
+// whose strategy does not wait would fail because of its own lock. It returns false if the worker has come back.
 //
 // It makes two calls to Redis. Each of them may be repeated.
 func (e *Engine) TakeBack(ctx context.Context, m Remnant, deaths int, free func(keys []string) (silent bool, err error)) (Left, error) {

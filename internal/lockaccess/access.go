@@ -39,8 +39,8 @@ type Access[Locker, Options, Lease any] interface {
 	EndWhenDeposed(locker Locker) (stop func(), err error)
 	// EndWhenSilent has the leases of a Locker on one Redis end once silent returns an error, which is in their LostError: within a
 	// second. lapsed ends those at once that have begun until then, although silent may return no error any more. Locks tell the
-	// process (lockwire.Process) only between this call and stop, and while silent returns nil.
-	EndWhenSilent(locker Locker, silent func() error) (lapsed func(why error), stop func())
+	// worker, by its name, only between this call and stop, and while silent returns nil.
+	EndWhenSilent(locker Locker, name string, silent func() error) (lapsed func(why error), stop func())
 
 	// Colocated returns the locks of a Locker for use in scripts, or nil if scripts cannot use them: they are on several
 	// servers, or their Redis keys have names of their own. Two calls with the same Locker return equal locks.

@@ -12,15 +12,15 @@ const (
 	// MaxBlock is how many fencing tokens one owner can reserve at most.
 	MaxBlock = 256
 	// IDSize is the length of the random part of a value: 160 bits in base64, as many as in Redis's documentation of the
-	// pattern. Those in the place of [Process] are the same in all values of a process, which leaves 112.
+	// pattern. Those in the place of a [NewName] are the same in all values of a worker, which leaves 112.
 	IDSize = 27
 
-	// ProcessSize is the length of [Process], which follows the mark in the random part.
-	ProcessSize = 8
+	// NameSize is the length of the name of a worker, which follows the mark in the random part.
+	NameSize = 8
 
 	idBytes      = 20
 	markSize     = 16 // of the random part, what marks an owner that has given up: see abandon in lua/locks.lua
-	runSize      = markSize + ProcessSize
+	runSize      = markSize + NameSize
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 
@@ -35,53 +35,48 @@ type Owner struct {
 	Mark string
 }
 
-// Process is part of all lock values and names of runs that this process makes. It tells them from those of any other
-// process.
-var Process = rand.Text()[:ProcessSize]
+// NewName returns a name for a worker. It is part of the names of its runs and of the values of its locks, and tells them from those of
+// any other.
+func NewName() string { return rand.Text()[:NameSize] }
 
-// newID returns random bits in base64, and Process behind the mark unless the process is not to be told.
-func newID(anonymous bool) (id [IDSize]byte) {
+// newID returns random bits in base64, and the name of a worker behind the mark, if it is not empty.
+func newID(name string) (id [IDSize]byte) {
 	var random [idBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	base64.RawURLEncoding.Encode(id[:], random[:])
-	if !anonymous {
-		copy(id[markSize:], Process)
-	}
+	copy(id[markSize:runSize], name)
 	return id
 }
 
-// NewRun returns the name of a call that begins runs of tasks: random bits, then Process. The name of each run is that of
-// its call, a point, and a number.
-func NewRun() string {
-	id := newID(false)
+// NewRun returns the name of a call that begins runs of tasks: random bits, then the name of the worker. The name of each run is that
+// of its call, a point, and a number.
+func NewRun(name string) string {
+	id := newID(name)
 	return string(id[:runSize])
 }
 
-// ProcessOfRun returns the Process that has begun a run, or "" if its name does not tell: a server without railtoken or
-// of an earlier version has begun it, or one whose runs are left to asynq's recoverer.
-func ProcessOfRun(run string) string {
+// WorkerOfRun returns the name of the worker that has begun a run, or "" if that of the run does not tell: a server without railtoken
+// or of an earlier version has begun it, or one whose runs are left to asynq's recoverer.
+func WorkerOfRun(run string) string {
 	if len(run) <= runSize || run[runSize] != '.' {
 		return ""
 	}
 	return run[markSize:runSize]
 }
 
-// ProcessOfOwner returns the Process that has made the value of a lock, or "" if another program has. In values of earlier
-// versions, and of a process that is not to be told, there are random bits in its place.
-func ProcessOfOwner(value string) string {
+// WorkerOfOwner returns the name of the worker that has made the value of a lock, or "" if another program has. In values of earlier
+// versions, and in those that do not tell the worker, there are random bits in its place.
+func WorkerOfOwner(value string) string {
 	if !ParseOwner(value).Ours {
 		return ""
 	}
 	return value[markSize:runSize]
 }
 
-// IsOurs reports whether the value of a lock tells this process.
-func IsOurs(value string) bool { return len(value) > IDSize && value[markSize:runSize] == Process }
-
-// NewOwner returns the value of a lock: random bits that identify the acquisition, and among them Process unless it is anonymous;
-// its time, the number of its tokens, and its label, so that the value tells an operator who holds the key.
-func NewOwner(label string, block int, now time.Time, anonymous bool) string {
-	id := newID(anonymous)
+// NewOwner returns the value of a lock: random bits that identify the acquisition, and among them the name of a worker, if it is not
+// empty; its time, the number of its tokens, and its label, so that the value tells an operator who holds the key.
+func NewOwner(label string, block int, now time.Time, name string) string {
+	id := newID(name)
 	var array [IDSize + 20]byte
 	b := append(array[:0], id[:]...)
 	b = append(b, '.')

@@ -15,7 +15,7 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
 	for _, label := range []string{"", "host/1/order", "with.dots.in.it", ".", "..", strings.Repeat("é", 100)} {
 		for _, block := range []int{1, 2, 16, MaxBlock} {
-			value := NewOwner(label, block, now, false)
+			value := NewOwner(label, block, now, "")
 			got := ParseOwner(value)
 			want := Owner{
 				Ours: true, Label: label, Since: now.Truncate(time.Millisecond).Local(), Block: int64(block), Mark: value[:16],
@@ -27,14 +27,14 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	}
 }
 
-// Those of its process are between them.
+// The name of its worker is between them.
 func TestEveryOwnerHas112BitsOfItsOwn(t *testing.T) {
 	t.Parallel()
-	now, seen := time.Now(), map[string]bool{}
+	now, name, seen := time.Now(), NewName(), map[string]bool{}
 	varies := make([]byte, idBytes)
 	var first []byte
 	for range 1000 {
-		random, _, _ := strings.Cut(NewOwner("same label", 1, now, false), ".")
+		random, _, _ := strings.Cut(NewOwner("same label", 1, now, name), ".")
 		bits, err := base64.RawURLEncoding.Strict().DecodeString(random)
 		if err != nil || len(bits) != 20 {
 			t.Fatalf("%q holds %d random bytes (%v), want 20", random, len(bits), err)
@@ -77,7 +77,7 @@ func FuzzParseOwner(f *testing.F) {
 	for _, seed := range []string{
 		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x",
 		bits + ".1.\n\xff",
-		NewOwner("host/1/order", 1, time.Now(), false), NewOwner("host/1/order", 16, time.Now(), false), bits + ".zz-0.x",
+		NewOwner("host/1/order", 1, time.Now(), ""), NewOwner("host/1/order", 16, time.Now(), ""), bits + ".zz-0.x",
 		bits + ".zz--1.x",
 	} {
 		f.Add(seed)
@@ -104,22 +104,26 @@ func FuzzParseOwner(f *testing.F) {
 	})
 }
 
-func TestARunTellsItsProcess(t *testing.T) {
+func TestARunTellsItsWorker(t *testing.T) {
 	t.Parallel()
-	if a, b := NewRun(), NewRun(); a == b || ProcessOfRun(a+".1") != Process || ProcessOfRun(b+".500") != Process {
-		t.Errorf("the process %q is not that of %q and %q", Process, a, b)
+	name := NewName()
+	if a, b := NewRun(name), NewRun(name); a == b || WorkerOfRun(a+".1") != name || WorkerOfRun(b+".500") != name || name == NewName() {
+		t.Errorf("the worker %q is not that of %q and %q", name, a, b)
 	}
-	if of := ProcessOfOwner(NewOwner("host/1/order", 16, time.Now(), false)); of != Process {
-		t.Errorf("an owner tells the process %q, want %q", of, Process)
+	if of := WorkerOfOwner(NewOwner("host/1/order", 16, time.Now(), name)); of != name {
+		t.Errorf("an owner tells the worker %q, want %q", of, name)
 	}
-	for _, run := range []string{"", "1764275758123456789", NewRun(), "ABCDEFGHIJKLMNOPQRSTUVWXYZ.1"} {
-		if of := ProcessOfRun(run); of != "" {
-			t.Errorf("%q is a run of the process %q", run, of)
+	if a, b := NewOwner("", 1, time.Now(), ""), NewOwner("", 1, time.Now(), ""); WorkerOfOwner(a) == WorkerOfOwner(b) {
+		t.Errorf("%q and %q tell the same worker", a, b)
+	}
+	for _, run := range []string{"", "1764275758123456789", NewRun(name), "ABCDEFGHIJKLMNOPQRSTUVWXYZ.1"} {
+		if of := WorkerOfRun(run); of != "" {
+			t.Errorf("%q is a run of the worker %q", run, of)
 		}
 	}
-	for _, value := range []string{"", "somebody", NewRun()} {
-		if of := ProcessOfOwner(value); of != "" {
-			t.Errorf("%q has the process %q", value, of)
+	for _, value := range []string{"", "somebody", NewRun(name)} {
+		if of := WorkerOfOwner(value); of != "" {
+			t.Errorf("%q has the worker %q", value, of)
 		}
 	}
 }

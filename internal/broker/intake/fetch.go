@@ -25,10 +25,12 @@ type fetch struct {
 	reader
 }
 
-// name returns the name of a fetch. It tells the process, if the runs may be recovered once this process is silent.
+// name returns the name of a fetch. It tells the worker, if others may take back the runs once it is silent.
 func (in *Intake) name() string {
-	if in.recoverable != nil && in.recoverable() {
-		return lockwire.NewRun()
+	if in.worker != nil {
+		if name := in.worker(); name != "" {
+			return lockwire.NewRun(name)
+		}
 	}
 	return rand.Text()
 }

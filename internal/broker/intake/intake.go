@@ -94,9 +94,9 @@ type Options struct {
 	// KeysIn returns the keys of a task by its message, encoded as they are recorded; "" if they are not known before its run.
 	// When nil, only recorded keys are taken with tasks. It must be quick.
 	KeysIn func(message string) string
-	// Recoverable reports whether the names of runs that begin now may tell this process: another one may then take them back
-	// when this one does not report any more. When nil, they never do.
-	Recoverable func() bool
+	// Worker returns the name of the worker that may be in the names of the runs that begin now, "" if they are not to tell it. When
+	// nil, they never do.
+	Worker func() string
 	// Tasks learns of the tasks. When nil, asynq gets all of them.
 	Tasks Tasks
 	// Parking has tasks parked by the script that would fetch them. When nil, Tasks is asked about all that were refused.
@@ -140,7 +140,7 @@ type Intake struct {
 	parking  *Parking
 	marks    bool
 
-	recoverable func() bool
+	worker func() string
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
@@ -162,7 +162,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, keysIn: opts.KeysIn, tasks: opts.Tasks,
-		parking: opts.Parking, marks: opts.Marks, recoverable: opts.Recoverable, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
+		parking: opts.Parking, marks: opts.Marks, worker: opts.Worker, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}
 	in.keys = keysOf(in.order.names)

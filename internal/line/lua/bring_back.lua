@@ -8,7 +8,7 @@
 --       5 and how long ago at most   6 now (ns)
 --       7 '' when the task had not begun to work; 'pending' or 'archived' when it had, and so has failed
 --       8 when the counts of today end (s)
---       9 '' when asynq's lease tells that the worker has died; 'silent' when its process does not report any more, and
+--       9 '' when asynq's lease tells that the worker has died; 'silent' when its worker does not report any more, and
 --       'unleased' when no server runs the task and it has no lease. For the last two:  10 the field pending_since of the
 --       task: the name of its run, if it has one   11 how many runs in a row may end so
 --

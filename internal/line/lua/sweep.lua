@@ -3,10 +3,10 @@
 --
 -- KEYS  1 the worker that looks after the queue   2 active   3 lease   4 the prefix of the hashes of its tasks
 -- ARGV  1 this worker   2 how long (ms) it looks after the queue without a further call
---       3 the processes that are dead, each with a blank behind it
+--       3 the names of the workers that are dead, each with a blank behind it
 --       4 how long (s) a task must have been without a lease since another call has noted that in its hash
 --
--- Returns {0} when another worker looks after the queue, else {1} and, for each task whose run is one of a dead process, or that
+-- Returns {0} when another worker looks after the queue, else {1} and, for each task whose run is one of a dead worker, or that
 -- has had no lease for so long: its ID, its field pending_since or '', and 1 for the former, else 0.
 local found, dead, now = {1}, ARGV[3], nil
 if redis.call('EXISTS', KEYS[2]) == 0 then -- nearly always, if the servers are idle
@@ -33,7 +33,7 @@ end
 for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   local task = KEYS[4] .. id
   local run = redis.call('HGET', task, 'pending_since') or ''
-  -- the name of a run of a process that may be taken back: 16 characters, those of the process, a point, and a number
+  -- the name of a run of a worker that may be taken back from it: 16 characters, the name of the worker, a point, and a number
   local silent = string.byte(run, 25) == 46 and string.find(dead, string.sub(run, 17, 24) .. ' ', 1, true)
   if silent or not redis.call('ZSCORE', KEYS[3], id) and lost(task, run) then
     local n = #found
