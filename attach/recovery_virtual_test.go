@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type fleet struct {
 	client *redis.Client
 	down   atomic.Bool // Redis does not answer
 	silent atomic.Bool // nor does the other worker report
+	back   atomic.Bool // it reports just after each sweep
 }
 
 // inVirtualTime runs a test of a fleet, with the shortest recovery.
@@ -65,7 +67,7 @@ func inVirtualTime(t *testing.T, test func(f *fleet)) {
 			defer close(reported)
 			for ctx.Err() == nil {
 				if !f.down.Load() && !f.silent.Load() {
-					f.client.ZAdd(ctx, "railtoken:workers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: "OTHEROOO10x"})
+					f.signs(ctx)
 				}
 				select {
 				case <-time.After(5 * time.Second):
@@ -84,6 +86,11 @@ func inVirtualTime(t *testing.T, test func(f *fleet)) {
 	})
 }
 
+// signs has the other worker report.
+func (f *fleet) signs(ctx context.Context) {
+	f.client.ZAdd(ctx, "railtoken:workers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: "OTHEROOO10x"})
+}
+
 var errDown = errors.New("connection refused")
 
 // DialHook changes nothing.
@@ -95,7 +102,11 @@ func (f *fleet) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if f.down.Load() {
 			return redistest.Fail(cmd, errDown)
 		}
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		if f.back.Load() && strings.Contains(fmt.Sprint(cmd.Args()), "railtoken:recovery:") {
+			f.signs(ctx)
+		}
+		return err
 	}
 }
 
@@ -168,6 +179,20 @@ func TestOnlyRunsOfDeadProcessesAreTakenBack(t *testing.T) {
 		if n := f.seen.sum(); n != 1 {
 			f.Errorf("%d events tell of it", n)
 		}
+	})
+}
+
+// It was stopped, say, and goes on while the others take back its tasks.
+func TestAWorkerThatIsHeardDuringASweepKeepsItsTasks(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(f *fleet) {
+		f.runs("other", "0123456789abcdefOTHEROOO.1", true)
+		f.expect(30*time.Second, "")
+		f.back.Store(true)
+		f.silent.Store(true)
+		f.expect(time.Minute, "")
+		f.back.Store(false)
+		f.expect(20*time.Second, "other")
 	})
 }
 

@@ -66,7 +66,7 @@ func (s *Single) takeOver(ctx context.Context, r lockaccess.Request) (*Lease, er
 	pauses := newRetryPauses()
 	var reply any
 	for {
-		began = s.suspension.now()
+		began.watch = s.suspension.now().watch
 		reply, err = s.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
 		if err == nil || outcomeOf(err) != unknown || ctx.Err() != nil || !sleep(ctx, pauses.NextBackOff(), nil) {
 			break

@@ -88,10 +88,13 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	}
 	known, _ := texts.Load(sum)
 	script, _ := known.(string)
-	var run string
-	if ok {
-		run = c.intake.Run(a.Queue, a.ID)
+	switch {
+	case repeated:
+		a.Run = c.unended.take(a.Queue, a.ID)
+	case ok:
+		a.Run = c.intake.Run(a.Queue, a.ID)
 	}
+	run := a.Run
 	if name != "" && script == "" && run != "" && (name != doneScript || !c.intake.Joins()) { // go-redis sends it next
 		c.resent.add(a.Queue, a.ID)
 		return answer(ctx, sum, noScriptError{})
@@ -102,12 +105,12 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	if ok && (a.Ends() || run != "") && script != "" {
 		send = c.ending(&end, run, keys, args)
 	}
+	unasked := ok && c.resent.remove(a.Queue, a.ID)
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
 			return send(ctx)
 		}
 		// Once, and also of an asynq that is not known: a run that began here ends here.
-		unasked := c.resent.remove(a.Queue, a.ID)
 		if c.tasks != nil && (text == "" || unasked) {
 			if end.Release == nil {
 				if end.Release, lost = c.tasks.Release(a); end.Release != nil && !end.Release.Scripted() {
@@ -145,8 +148,13 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	if ended != nil {
 		ended()
 	}
-	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
+	err := cmd.Err()
+	switch {
+	case err == nil:
+	case name != "" && strings.HasPrefix(err.Error(), "NOT FOUND"):
 		return answer(ctx, sum, nil)
+	case run != "": // asynq repeats it
+		c.unended.put(a.Queue, a.ID, run)
 	}
 	return cmd
 }

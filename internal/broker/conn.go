@@ -32,6 +32,7 @@ type Conn struct {
 	plain    bool
 	ready    func(context.Context) error
 	resent   taskSet // tasks whose acknowledgements come again, with their texts
+	unended  unended // runs whose acknowledgements asynq repeats
 }
 
 // New returns a Conn over a client.

@@ -96,6 +96,8 @@ type Acknowledgement struct {
 	// With an unsupported version of asynq it is requeue or empty.
 	Script    string
 	Queue, ID string
+	// Run is the run that ends, "" if it is not known.
+	Run string
 	// Counted reports that asynq would raise its retry count, because the run has failed.
 	Counted bool
 	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +53,64 @@ func TestAnAcknowledgementOfAnotherRunIsNotRepeated(t *testing.T) {
 		t.Errorf("%d tasks are active: the run of another server was ended; the acknowledgement was answered with %v", n, err)
 	}
 }
+
+// Redis refuses an acknowledgement, as during a failover; others take the task back; and asynq repeats the acknowledgement while its
+// lease lasts.
+func TestARepeatedAcknowledgementEndsNoOtherRun(t *testing.T) {
+	t.Parallel()
+	for _, others := range []bool{true, false} {
+		client := redistest.Start(t).Client(t)
+		ctx := t.Context()
+		var refuses atomic.Bool
+		ours := redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if refuses.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+				return redistest.Fail(cmd, readonlyError{})
+			}
+			return next(ctx, cmd)
+		})
+		hooked := redis.NewClient(client.Options())
+		t.Cleanup(func() { _ = hooked.Close() })
+		hooked.AddHook(ours)
+		conn := New(hooked, Options{Slots: 2, Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}})
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
+			t.Fatal(err)
+		}
+		keys := []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
+		if cmd, _ := conn.fetch(ctx, keys); cmd.Err() != nil {
+			t.Fatal(cmd.Err())
+		}
+		keys = []string{
+			"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", "asynq:{default}:processed:2030-01-01",
+			"asynq:{default}:processed",
+		}
+		ack := func(ctx context.Context) error {
+			if err := conn.EvalSha(ctx, done, keys, "a", 0, 0).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+				return err
+			}
+			return conn.Eval(ctx, doneText, keys, "a", 0, 0).Err()
+		}
+		refuses.Store(true)
+		if err := ack(ctx); err == nil {
+			t.Fatal("the acknowledgement was not refused")
+		}
+		refuses.Store(false)
+		if others {
+			client.HSet(ctx, "asynq:{default}:t:a", "pending_since", "another")
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		err := ack(ended)
+		if n := client.LLen(ctx, "asynq:{default}:active").Val(); (n == 1) != others || err != nil {
+			t.Errorf("in another run %v: %d tasks are active after the repetition, which was answered with %v", others, n, err)
+		}
+	}
+}
+
+// readonlyError is what a replica answers.
+type readonlyError struct{}
+
+func (readonlyError) Error() string { return "READONLY You can't write against a read only replica." }
+func (readonlyError) RedisError()   {}
 
 // doneText is the text of asynq's done.
 const doneText = `

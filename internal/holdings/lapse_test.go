@@ -18,7 +18,7 @@ import (
 )
 
 // Otherwise a lease that others have taken would count as valid until its next renewal.
-func TestASilentWorkerLapsesBeforeItReportsAgain(t *testing.T) {
+func TestASilentWorkerLapsesBeforeItCountsAsHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Virtual(t)
@@ -58,6 +58,7 @@ func TestASilentWorkerLapsesBeforeItReportsAgain(t *testing.T) {
 				t.Errorf("3 s after an outage of %v it has been silent for %v", away, r.Silent())
 			}
 		}
+		time.Sleep(10 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		if got := strings.Join(order, ", "); got != "report, lapse, report" {
@@ -100,6 +101,44 @@ func TestNobodyIsDeadAmongTooManyWorkers(t *testing.T) {
 		}
 		if !r.Reports(10 * time.Second) {
 			t.Error("the worker itself does not report")
+		}
+	})
+}
+
+// Redis has carried it out in time, or not: only the answer tells.
+func TestAReportThatIsAnsweredTooLateLapses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		var slow atomic.Bool
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if slow.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+				time.Sleep(1900 * time.Millisecond)
+			}
+			return err
+		}))
+		lapses := 0
+		var r *holdings.Reporter
+		r = holdings.New(client, &holdings.Set{}, holdings.Worker{}, holdings.Options{
+			Store: func(context.Context) (string, bool) { return "x", true },
+			Lapse: 6 * time.Second, Lapsed: func() {
+				lapses++
+				if r.Reports(6 * time.Second) {
+					t.Error("it counts as heard before it has lapsed")
+				}
+			},
+		})
+		starts(t, r, false)
+		defer r.Close()
+		time.Sleep(6 * time.Second)
+		if lapses != 0 {
+			t.Errorf("it has lapsed %d times without a silence", lapses)
+		}
+		slow.Store(true) // the next report is sent 5 s after the last one, and answered after 6.9 s
+		time.Sleep(6 * time.Second)
+		if lapses != 1 {
+			t.Errorf("it has lapsed %d times", lapses)
 		}
 	})
 }

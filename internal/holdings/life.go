@@ -58,6 +58,9 @@ func (l *Life) found(sent, answered time.Time, clock int64, all []seen) {
 	heard := make(map[string]sign, len(all)) // without those that have said goodbye
 	for _, s := range all {
 		last, ok := l.heard[s.ID]
+		if ok && s.Clock < last.clock { // a replica has become the master, which may have missed the last signs
+			l.since = answered
+		}
 		if !ok || last.clock != s.Clock {
 			age := min(max(time.Duration(clock-s.Clock)*time.Millisecond, 0), most)
 			last = sign{s.Clock, answered.Add(-age)}

@@ -162,3 +162,18 @@ func TestAClockThatIsSetTellsNoAge(t *testing.T) {
 		}
 	}
 }
+
+// A replica has become the master that has missed the last sign of the other worker: nobody knows which others it has missed.
+func TestASignThatIsOlderThanBeforeGivesEverybodyTime(t *testing.T) {
+	t.Parallel()
+	w := &watch{T: t, began: time.Now()}
+	for s := 0.0; s <= 30; s += 5 {
+		w.last = w.clock(s)
+		w.looks(s, "alive")
+	}
+	w.last = w.clock(25)
+	for s := 35.0; s < 55; s += 5 {
+		w.looks(s, "alive")
+	}
+	w.looks(55.1, "dead")
+}

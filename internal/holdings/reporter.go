@@ -63,8 +63,8 @@ type Options struct {
 	// After is after how long without a report others may take the runs of the worker: whole seconds, less than a hundred; 0 for
 	// never.
 	After time.Duration
-	// Lapse is shorter. Lapsed is called before the next report after such a silence, so that nothing goes on as if nobody had
-	// taken anything.
+	// Lapse is shorter. Lapsed is called after such a silence, before this worker counts as heard again, so that nothing goes on as
+	// if nobody had taken anything.
 	Lapse  time.Duration
 	Lapsed func()
 	// Looked is called after each report that was written, when Life knows what it has shown. It must be quick.
@@ -88,8 +88,7 @@ type Reporter struct {
 	mu    sync.Mutex
 	heard chan struct{} // closed when the next one has come; nil unless somebody waits for it
 
-	lapsed  bool // since the last report
-	compare int  // the reports until the worker is compared with the others; 0 for never
+	compare int // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
 	known   bool      // Redis may have a report
@@ -197,7 +196,9 @@ func (r *Reporter) Start(ctx context.Context, beside bool) (rival *Rival, store 
 	}
 	if err != nil || rival != nil && !beside {
 		r.withdraw()
-		r.sent.Store(nil) // it has no runs that others could take
+		if !r.known {
+			r.sent.Store(nil) // it has no runs that others could take
+		}
 		return rival, store, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -307,20 +308,18 @@ func (r *Reporter) write(ctx context.Context) error {
 
 // sign shows a sign of life, and looks at those of the others.
 func (r *Reporter) sign(ctx context.Context) error {
-	sent := time.Now() // before the check: a pause in between makes it look old afterwards
-	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse && !r.lapsed {
-		r.lapsed = true
-		r.opts.Lapsed()
-	}
+	sent := time.Now()
 	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds(), recent.Milliseconds(),
 		MostWorkers).Slice())
 	if err != nil {
 		r.life.missed()
 		return err
 	}
+	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse {
+		r.opts.Lapsed()
+	}
 	r.mu.Lock()
 	r.sent.Store(&sent)
-	r.lapsed = false
 	if r.heard != nil {
 		close(r.heard)
 		r.heard = nil
@@ -351,12 +350,12 @@ func readSigns(reply []any, err error) (clock int64, all []seen, _ error) {
 	now, _ := reply[0].(string)
 	signs, _ := reply[1].([]any)
 	clock, err = strconv.ParseInt(now, 10, 64)
-	for i := 0; i+1 < len(signs) && err == nil; i += 2 {
+	for i := 0; i+1 < len(signs); i += 2 {
 		id, _ := signs[i].(string)
 		text, _ := signs[i+1].(string)
-		var at int64
-		at, err = strconv.ParseInt(text, 10, 64)
-		all = append(all, seen{id, at})
+		if at, err := strconv.ParseFloat(text, 64); err == nil {
+			all = append(all, seen{id, int64(at)})
+		}
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)

@@ -18,11 +18,20 @@ func succeeds(a broker.Acknowledgement) bool {
 	return strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark")
 }
 
+// ending returns the run that an acknowledgement ends, nil if it is not known: the task may be in its next run on this process, too.
+func (e *tasks) ending(a broker.Acknowledgement) *Run {
+	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
+	if r != nil && a.Run != "" && r.nonce != a.Run {
+		return nil
+	}
+	return r
+}
+
 // Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
 // because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent. A task that
 // asynq ends without its handler, because its deadline has passed, leaves its sequence.
 func (e *tasks) Acknowledge(ctx context.Context, a broker.Acknowledgement) (answered bool, ended func(), err error) {
-	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
+	r := e.ending(a)
 	if r == nil {
 		return false, nil, nil
 	}

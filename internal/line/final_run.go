@@ -62,7 +62,7 @@ func (e *tasks) Ending(a broker.Acknowledgement) *ends.Ending {
 		Task: Task{Queue: a.Queue, ID: a.ID}, Message: a.Message, Archived: a.Archives(), ArchivedAt: a.ArchivedAt,
 		Run: time.Now().Format(time.RFC3339Nano),
 	}
-	if r := e.runs.of(end.Task); r != nil {
+	if r := e.ending(a); r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.parking != nil {

@@ -198,12 +198,15 @@ func (e *tasks) Fetched(f broker.Fetched) {
 	e.runs.add(r)
 }
 
-// Left ends the run of a task that asynq has not taken.
+// Left ends the run of a task that asynq has not taken, whether Fetched was called or not.
 func (e *tasks) Left(f broker.Fetched) *colocated.Release {
 	r := e.runs.of(Task{Queue: f.Queue, ID: f.ID})
 	if r == nil || r.nonce != f.Run {
-		if f.Held != nil {
+		switch {
+		case f.Held != nil:
 			return f.Held.Release((*Engine)(e).freed)
+		case f.Taken != nil:
+			return f.Taken.Release((*Engine)(e).freed)
 		}
 		return nil
 	}

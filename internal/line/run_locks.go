@@ -203,7 +203,7 @@ func (e *Engine) releaseAll() {
 
 // Release returns what is left of a task's locks once its run ends: see [broker.Tasks].
 func (e *tasks) Release(a broker.Acknowledgement) (*colocated.Release, func()) {
-	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
+	r := e.ending(a)
 	if r == nil || a.Repeated {
 		return nil, nil
 	}

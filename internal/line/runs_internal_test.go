@@ -188,3 +188,25 @@ func TestARunThatResumesIsNotParked(t *testing.T) {
 	e.giveUp()
 	e.pending.Wait()
 }
+
+// Its server was silent, others have taken the task back, and another server of this process runs it.
+func TestAnAcknowledgementOfAnEarlierRunLeavesTheNextOneAlone(t *testing.T) {
+	t.Parallel()
+	q := &Engine{}
+	e := (*tasks)(q)
+	task := Task{Queue: "default", ID: "a"}
+	e.Fetched(broker.Fetched{Queue: task.Queue, ID: task.ID, Run: "first"})
+	e.Fetched(broker.Fetched{Queue: task.Queue, ID: task.ID, Run: "next"})
+	next, err := q.Run(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.parking = &parking{}
+	a := broker.Acknowledgement{Script: "done", Queue: task.Queue, ID: task.ID, Run: "first"}
+	if release, _ := e.Release(a); release != nil {
+		t.Error("the locks of the next run are released")
+	}
+	if answered, ended, err := e.Acknowledge(t.Context(), a); answered || ended != nil || err != nil || q.runs.of(task) != next {
+		t.Errorf("it is answered %v, %v; the next run is known %v", answered, err, q.runs.of(task) == next)
+	}
+}

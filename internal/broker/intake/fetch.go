@@ -72,7 +72,9 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if err == nil {
 		g, err = f.read(rest)
 	}
+	came := len(g.tasks)
 	g.tasks = f.in.yield(g.tasks)
+	g.more = g.more || len(g.tasks) < came
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
 	}

@@ -61,29 +61,20 @@ func (in *Intake) parks(t Task, leased time.Time) bool {
 		in.tasks.Park(t, in.parked, func() bool { return in.deliver(t, leased) })
 }
 
-// left ends the run of a task that goes back, and returns the release of its locks.
-func (in *Intake) left(t Task) *colocated.Release {
-	if in.tasks == nil {
-		return in.unbegun(t)
+// left ends the run of a task that goes back, and returns the release of its locks. It has those released that no script can.
+func (in *Intake) left(t Task) (locks *colocated.Release) {
+	switch {
+	case in.tasks != nil:
+		locks = in.tasks.Left(t)
+	case t.Taken != nil:
+		locks = t.Taken.Release(nil)
 	}
-	return in.scripted(in.tasks.Left(t))
-}
-
-// unbegun returns the release of the locks of a task whose run has not begun.
-func (in *Intake) unbegun(t Task) *colocated.Release {
-	if t.Taken == nil {
-		return &colocated.Release{}
-	}
-	return in.scripted(t.Taken.Release(nil))
-}
-
-// scripted returns what a script is to release. It has those locks released that no script can.
-func (in *Intake) scripted(locks *colocated.Release) *colocated.Release {
 	switch {
 	case locks == nil || locks.Kept:
 		return &colocated.Release{}
 	case !locks.Scripted():
-		run := func(ctx context.Context) { locks.Run(ctx, false) }
+		apart := locks
+		run := func(ctx context.Context) { apart.Run(ctx, false) }
 		if !in.spawn(repeatLimit, run) {
 			go run(context.Background())
 		}
@@ -141,11 +132,8 @@ func (in *Intake) Drain(ctx context.Context) {
 	in.giveBack(left)
 }
 
-// giveBack puts tasks back that asynq has not taken, without their locks, the oldest last, so that it is at the head.
-func (in *Intake) giveBack(tasks []Task) { in.putBack(tasks, in.left) }
-
 // yield returns the tasks that asynq does not have, and gives the others back. Those have been taken back from their earlier runs, because
-// this process was silent, and their handlers have not returned yet. asynq tells runs by their tasks, so it would end the new run with
+// this server was silent, and their handlers have not returned yet. asynq tells runs by their tasks, so it would end the new run with
 // the old one. Another server may take such a task at once, and this one after a pause.
 func (in *Intake) yield(tasks []Task) (others []Task) {
 	others = tasks[:0]
@@ -157,14 +145,14 @@ func (in *Intake) yield(tasks []Task) (others []Task) {
 		in.begin(true)
 		time.AfterFunc(unclaimed, func() {
 			defer in.end()
-			in.putBack([]Task{t}, in.unbegun)
+			in.giveBack([]Task{t})
 		})
 	}
 	return others
 }
 
-// putBack puts tasks back, the oldest last. left returns what of the locks of each is to be released.
-func (in *Intake) putBack(tasks []Task, left func(Task) *colocated.Release) {
+// giveBack puts tasks back that asynq has not taken, without their locks, the oldest last, so that it is at the head.
+func (in *Intake) giveBack(tasks []Task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -173,7 +161,7 @@ func (in *Intake) putBack(tasks []Task, left func(Task) *colocated.Release) {
 		for ; len(tasks) > 0; tasks, locks = tasks[:len(tasks)-1], nil {
 			t := tasks[len(tasks)-1]
 			if locks == nil {
-				locks = left(t)
+				locks = in.left(t)
 			}
 			queue := keysOf([]string{t.Queue})
 			keys := append([]string{asynqwire.Hash(t.Queue, t.ID), queue[2], queue[3], queue[0]}, locks.Keys...)
@@ -192,7 +180,7 @@ func (in *Intake) putBack(tasks []Task, left func(Task) *colocated.Release) {
 		return nil
 	}, func() { // asynq recovers them, and their locks end with their TTLs
 		for _, t := range tasks {
-			left(t).Late()
+			in.left(t).Late()
 		}
 	})
 }

@@ -116,7 +116,7 @@ type Tasks interface {
 	// the task needs no slot any more. If the task gets its locks before, asynq is to have it: deliver reports false if it takes no
 	// more tasks.
 	Park(t Task, parked func(), deliver func() bool) bool
-	// Left is called for a task that asynq does not take. It returns the release of its locks, nil for none.
+	// Left is called for a task that asynq does not take, whether Fetched was called or not. It returns the release of its locks, nil for none.
 	Left(t Task) *colocated.Release
 }
 
@@ -204,8 +204,8 @@ func (in *Intake) Take() (Task, bool) {
 
 // Acknowledging notes that asynq acknowledges a run. over is called when asynq has its answer.
 func (in *Intake) Acknowledging(queue, id string) (over func()) {
+	in.rests.acknowledging(id) // before the slot is free for its next run
 	in.slots.ending(name{queue, id})
-	in.rests.acknowledging(id)
 	return func() { in.rests.acknowledged(id, time.Now()) }
 }
 

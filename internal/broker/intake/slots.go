@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,10 +15,11 @@ type slots struct {
 	most int
 
 	mu        sync.Mutex
-	running   map[name]running // the tasks that asynq has
-	leased    time.Time        // until then none of their leases ends
-	ready     []arrival        // in memory, the oldest first
-	found     []arrival        // those without a slot: the next call with a free one takes their locks
+	running   map[name]running   // the tasks that asynq has
+	leased    time.Time          // until then none of their leases ends
+	leaseless map[name]time.Time // the tasks whose leases have ended, and when: asynq learns of that with its next heartbeats
+	ready     []arrival          // in memory, the oldest first
+	found     []arrival          // those without a slot: the next call with a free one takes their locks
 	asked     int
 	admitting int           // that are about to get their locks
 	starved   bool          // the last fetch of asynq has got no slot, because other calls may fill it
@@ -44,7 +46,7 @@ type arrival struct {
 type name struct{ queue, id string }
 
 func newSlots(most int) *slots {
-	return &slots{most: max(most, 1), running: map[name]running{}, arrived: make(chan struct{}, 1)}
+	return &slots{most: max(most, 1), running: map[name]running{}, leaseless: map[name]time.Time{}, arrived: make(chan struct{}, 1)}
 }
 
 // mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
@@ -181,9 +183,11 @@ func (s *slots) occupied(now time.Time) int {
 		return len(s.running)
 	}
 	s.leased = now.Add(lease)
+	maps.DeleteFunc(s.leaseless, func(_ name, at time.Time) bool { return leasing.Since(at) > learned })
 	for n, r := range s.running {
 		if now.After(r.until) {
 			delete(s.running, n)
+			s.leaseless[n] = r.until
 		} else if r.until.Before(s.leased) {
 			s.leased = r.until
 		}
@@ -212,6 +216,7 @@ func (s *slots) end(n name) (run string, ok bool) {
 	defer s.mu.Unlock()
 	r, ok := s.running[n]
 	delete(s.running, n)
+	delete(s.leaseless, n)
 	s.brief = ok && leasing.Since(r.began) < brief
 	return r.run, ok
 }
@@ -226,12 +231,19 @@ func (s *slots) ending(n name) {
 	}
 }
 
-// works reports whether asynq has a task whose handler has not returned.
+// learned is how long after the end of its lease on a task asynq may not know of that: its heartbeater looks each 5 s.
+const learned = 15 * time.Second
+
+// works reports whether asynq may have a task whose handler has not returned, for all it knows.
 func (s *slots) works(n name) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.running[n]
-	return ok && !r.over && !time.Now().After(r.until)
+	until := s.leaseless[n]
+	if ok {
+		until = r.until
+	}
+	return !r.over && leasing.Since(until) <= learned
 }
 
 // run returns the run in which asynq has a task, or "".

@@ -72,6 +72,13 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 		if _, n := s.ask(0, 0); n != 2 {
 			t.Errorf("%d slots are free after the last lease has ended, want 2", n)
 		}
+		if !s.works(name{"q", "1"}) || s.works(name{"q", "2"}) {
+			t.Error("asynq does not know yet that the lease has ended")
+		}
+		time.Sleep(learned + 1)
+		if s.works(name{"q", "1"}) {
+			t.Error("asynq has learned that the lease has ended")
+		}
 	})
 }
 
