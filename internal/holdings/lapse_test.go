@@ -72,11 +72,11 @@ func TestNobodyIsDeadAmongTooManyWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Virtual(t)
-		crowded := 0
+		var crowded atomic.Int64
 		r := holdings.New(client, &holdings.Set{}, holdings.Worker{}, holdings.Options{
 			Store:   func(context.Context) (string, bool) { return "x", true },
 			After:   10 * time.Second,
-			Crowded: func() { crowded++ },
+			Crowded: func() { crowded.Add(1) },
 		})
 		starts(t, r, false)
 		defer r.Close()
@@ -87,17 +87,17 @@ func TestNobodyIsDeadAmongTooManyWorkers(t *testing.T) {
 		}
 		add(holdings.MostWorkers - 1)
 		time.Sleep(20 * time.Second)
-		if n := len(r.Life().Dead()); n != holdings.MostWorkers-1 || crowded != 0 {
-			t.Errorf("%d processes are dead, crowded %d times", n, crowded)
+		if n := len(r.Life().Dead()); n != holdings.MostWorkers-1 || crowded.Load() != 0 {
+			t.Errorf("%d processes are dead, crowded %d times", n, crowded.Load())
 		}
 		add(holdings.MostWorkers)
 		time.Sleep(time.Minute)
-		if n := len(r.Life().Dead()); n != 0 || crowded != 1 {
-			t.Errorf("in a crowd %d processes are dead, crowded %d times", n, crowded)
+		if n := len(r.Life().Dead()); n != 0 || crowded.Load() != 1 {
+			t.Errorf("in a crowd %d processes are dead, crowded %d times", n, crowded.Load())
 		}
 		time.Sleep(3 * time.Minute) // the signs of the dead are old by now
-		if n := len(r.Life().Dead()); n != 0 || crowded != 1 {
-			t.Errorf("after the crowd %d processes are dead, crowded %d times", n, crowded)
+		if n := len(r.Life().Dead()); n != 0 || crowded.Load() != 1 {
+			t.Errorf("after the crowd %d processes are dead, crowded %d times", n, crowded.Load())
 		}
 		if !r.Reports(10 * time.Second) {
 			t.Error("the worker itself does not report")
@@ -118,12 +118,12 @@ func TestAReportThatIsAnsweredTooLateLapses(t *testing.T) {
 			}
 			return err
 		}))
-		lapses := 0
+		var lapses atomic.Int64
 		var r *holdings.Reporter
 		r = holdings.New(client, &holdings.Set{}, holdings.Worker{}, holdings.Options{
 			Store: func(context.Context) (string, bool) { return "x", true },
 			Lapse: 6 * time.Second, Lapsed: func() {
-				lapses++
+				lapses.Add(1)
 				if r.Reports(6 * time.Second) {
 					t.Error("it counts as heard before it has lapsed")
 				}
@@ -132,13 +132,13 @@ func TestAReportThatIsAnsweredTooLateLapses(t *testing.T) {
 		starts(t, r, false)
 		defer r.Close()
 		time.Sleep(6 * time.Second)
-		if lapses != 0 {
-			t.Errorf("it has lapsed %d times without a silence", lapses)
+		if lapses.Load() != 0 {
+			t.Errorf("it has lapsed %d times without a silence", lapses.Load())
 		}
 		slow.Store(true) // the next report is sent 5 s after the last one, and answered after 6.9 s
 		time.Sleep(6 * time.Second)
-		if lapses != 1 {
-			t.Errorf("it has lapsed %d times", lapses)
+		if lapses.Load() != 1 {
+			t.Errorf("it has lapsed %d times", lapses.Load())
 		}
 	})
 }
