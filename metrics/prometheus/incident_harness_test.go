@@ -40,6 +40,8 @@ type installation struct {
 	hung    atomic.Bool
 	workers []*incidentWorker
 	rec     *recording
+
+	recovery attach.Recovery
 }
 
 // incidentWorker is a worker with its exporter.
@@ -54,11 +56,11 @@ type incidentWorker struct {
 // slotsOfWorker is the Concurrency of each worker.
 const slotsOfWorker = 4
 
-func newInstallation(t *testing.T) *installation {
+func newInstallation(t *testing.T, recovery attach.Recovery) *installation {
 	t.Helper()
 	t.Cleanup(func() { time.Sleep(time.Second) }) // go-redis sleeps before it sees that a subscription is closed
 	m, _ := redistest.Virtual(t)
-	in := &installation{T: t, redis: m, rec: newRecording()}
+	in := &installation{T: t, redis: m, rec: newRecording(), recovery: recovery}
 	for _, name := range []string{"1", "2"} {
 		in.workers = append(in.workers, in.start(name))
 	}
@@ -99,7 +101,7 @@ func (in *installation) start(name string) *incidentWorker {
 	w.attached, err = attach.New(c, asynq.Config{
 		Concurrency: slotsOfWorker, TaskCheckInterval: 500 * time.Millisecond, Queues: map[string]int{"a": 1, "b": 1},
 		LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second,
-	}, attach.Options{Observer: collector.Observe, Logger: slog.New(slog.DiscardHandler)})
+	}, attach.Options{Recovery: in.recovery, Observer: collector.Observe, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		in.Fatal(err)
 	}

@@ -6,17 +6,25 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/railtoken/railtoken/attach"
 )
 
 // incident records what happens in an installation of two workers in virtual time. Then Prometheus replays it: exactly these
 // alerts must fire. The wants are about single moments.
 func incident(t *testing.T, happens func(in *installation) (alerts []string, wants []want)) {
 	t.Parallel()
+	incidentWith(t, attach.Recovery{}, happens)
+}
+
+// incidentWith does the same with workers that recover the tasks of dead ones so.
+func incidentWith(t *testing.T, recovery attach.Recovery, happens func(in *installation) (alerts []string, wants []want)) {
+	t.Helper()
 	var rec *recording
 	var alerts []string
 	var wants []want
 	synctest.Test(t, func(t *testing.T) {
-		in := newInstallation(t)
+		in := newInstallation(t, recovery)
 		rec = in.rec
 		alerts, wants = happens(in)
 	})
@@ -40,8 +48,21 @@ func TestAHotKeyFiresOldestWaitAlone(t *testing.T) {
 	})
 }
 
-func TestADeadWorkerFiresWakesLostAlone(t *testing.T) {
-	incident(t, func(in *installation) ([]string, []want) {
+func TestADeadWorkerFiresWorkersDieAlone(t *testing.T) {
+	t.Parallel()
+	workersDie(t, attach.Recovery{}, "RailtokenWorkersDie")
+}
+
+// Nobody wakes the tasks that waited for the keys of the dead.
+func TestADeadWorkerWithoutRecoveryFiresWakesLostAlone(t *testing.T) {
+	t.Parallel()
+	workersDie(t, attach.Recovery{After: -1}, "RailtokenWakesLost")
+}
+
+// workersDie has four workers die, each while others wait for the keys of its tasks: one alert fires.
+func workersDie(t *testing.T, recovery attach.Recovery, alert string) {
+	t.Helper()
+	incidentWith(t, recovery, func(in *installation) ([]string, []want) {
 		in.quiet(5 * time.Minute)
 		for worker := range 4 { // each of them dies once, when all of its slots hold keys for which others wait
 			for n := range 2 * slotsOfWorker {
@@ -57,7 +78,7 @@ func TestADeadWorkerFiresWakesLostAlone(t *testing.T) {
 			in.quiet(2 * time.Minute)
 		}
 		in.quiet(20 * time.Minute)
-		return []string{"RailtokenWakesLost"}, nil
+		return []string{alert}, nil
 	})
 }
 
