@@ -135,10 +135,11 @@ func (r *recovery) close() {
 	r.swept.Wait()
 }
 
-// lapsed ends all leases that others may have taken, before the next report says that this worker lives.
+// lapsed ends all leases that others may have taken, before this worker counts as heard again.
 func (a *Attached) lapsed() {
 	a.recovery.ended(ErrSilent)
-	a.opts.Logger.Warn("this worker could not report for so long that others may have taken back its tasks; the leases on the tasks' Redis have ended")
+	a.opts.Logger.Warn("this worker could not report for so long that others may have taken back its tasks; the leases on the tasks' " +
+		"Redis have ended")
 }
 
 // crowded says why nobody is taken for dead.

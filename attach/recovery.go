@@ -41,6 +41,7 @@ const Recovered middleware.EventKind = taskrun.Recovered
 // A worker reports every 5 s, and its reports say its After. Any other worker that serves the queue takes back the tasks of one that has
 // not reported for so long, if it has itself reported to Redis for all of this time: so after an outage of Redis everybody has that
 // time to report.
+//
 // A task goes to the head of its queue, and keeps its position in a sequence. Its locks are released, and their fences
 // raised, if they are on the tasks' Redis and its keys are recorded with it or found by its handler's key function without a
 // run. Other locks end with their TTL: until then a task that is taken back meets its own lock, so choose After longer than the TTL.

@@ -164,7 +164,7 @@ func (f *fleet) expect(after time.Duration, want string) {
 }
 
 // Their names are as a server of this release, of an earlier one, and one without railtoken leave them.
-func TestOnlyRunsOfDeadProcessesAreTakenBack(t *testing.T) {
+func TestOnlyRunsOfDeadWorkersAreTakenBack(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(f *fleet) {
 		f.runs("other", "0123456789abcdefOTHEROOO.1", true)

@@ -23,31 +23,18 @@ func TestAnAcknowledgementOfAnotherRunIsNotRepeated(t *testing.T) {
 	ctx := t.Context()
 	tasks := asynq.NewClientFromRedisClient(client)
 	conn := New(client, Options{Slots: 2, Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}})
-	keys := []string{
-		"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease",
-	}
 	if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
 		t.Fatal(err)
 	}
-	if cmd, _ := conn.fetch(ctx, keys); cmd.Err() != nil {
+	if cmd, _ := conn.fetch(ctx, queueKeys); cmd.Err() != nil {
 		t.Fatal(cmd.Err())
 	}
 	client.HSet(ctx, "asynq:{default}:t:a", "pending_since", "another")
-	keys = []string{
-		"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", "asynq:{default}:processed:2030-01-01",
-		"asynq:{default}:processed",
-	}
-	ack := func(ctx context.Context) error {
-		if err := conn.EvalSha(ctx, done, keys, "a", 0, 0).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			return err
-		}
-		return conn.Eval(ctx, doneText, keys, "a", 0, 0).Err()
-	}
-	err := ack(ctx)
+	err := ack(ctx, conn)
 	if err != nil { // asynq repeats it with a context that has ended
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = ack(ended)
+		_ = ack(ended, conn)
 	}
 	if n := client.LLen(ctx, "asynq:{default}:active").Val(); n != 1 {
 		t.Errorf("%d tasks are active: the run of another server was ended; the acknowledgement was answered with %v", n, err)
@@ -75,22 +62,11 @@ func TestARepeatedAcknowledgementEndsNoOtherRun(t *testing.T) {
 		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
 			t.Fatal(err)
 		}
-		keys := []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
-		if cmd, _ := conn.fetch(ctx, keys); cmd.Err() != nil {
+		if cmd, _ := conn.fetch(ctx, queueKeys); cmd.Err() != nil {
 			t.Fatal(cmd.Err())
 		}
-		keys = []string{
-			"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", "asynq:{default}:processed:2030-01-01",
-			"asynq:{default}:processed",
-		}
-		ack := func(ctx context.Context) error {
-			if err := conn.EvalSha(ctx, done, keys, "a", 0, 0).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
-				return err
-			}
-			return conn.Eval(ctx, doneText, keys, "a", 0, 0).Err()
-		}
 		refuses.Store(true)
-		if err := ack(ctx); err == nil {
+		if err := ack(ctx, conn); err == nil {
 			t.Fatal("the acknowledgement was not refused")
 		}
 		refuses.Store(false)
@@ -99,11 +75,23 @@ func TestARepeatedAcknowledgementEndsNoOtherRun(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		err := ack(ended)
+		err := ack(ended, conn)
 		if n := client.LLen(ctx, "asynq:{default}:active").Val(); (n == 1) != others || err != nil {
 			t.Errorf("in another run %v: %d tasks are active after the repetition, which was answered with %v", others, n, err)
 		}
 	}
+}
+
+// ack acknowledges the task a as done, as go-redis sends it.
+func ack(ctx context.Context, conn *Conn) error {
+	keys := []string{
+		"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", "asynq:{default}:processed:2030-01-01",
+		"asynq:{default}:processed",
+	}
+	if err := conn.EvalSha(ctx, done, keys, "a", 0, 0).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return err
+	}
+	return conn.Eval(ctx, doneText, keys, "a", 0, 0).Err()
 }
 
 // readonlyError is what a replica answers.

@@ -1,30 +1,17 @@
 package holdings
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/leasing"
-	"github.com/railtoken/railtoken/internal/lockwire"
 )
-
-//go:embed lua/sign.lua
-var signSource string
-
-var signScript = redis.NewScript(signSource)
 
 const (
 	// Interval is the time between two reports of a worker, and lifetime how long one is kept.
@@ -85,9 +72,6 @@ type Reporter struct {
 	sent    atomic.Pointer[time.Time] // when the last report was sent that Redis has; nil for none
 	crowded sync.Once
 
-	mu    sync.Mutex
-	heard chan struct{} // closed when the next one has come; nil unless somebody waits for it
-
 	compare int // the reports until the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
@@ -102,70 +86,11 @@ func New(client redis.UniversalClient, held *Set, w Worker, opts Options) *Repor
 	return &Reporter{client: client, held: held, worker: w, opts: opts, id: newID(opts)}
 }
 
-// newID returns the ID of a worker: its name, after how long without a report others may take its runs (s), and random characters.
-func newID(opts Options) string {
-	return fmt.Sprintf("%s%02d%s", cmp.Or(opts.Name, lockwire.NewName()), int(opts.After.Seconds()), rand.Text())
-}
-
-// NameOf returns the name of a worker by its ID: see lockwire.NewName.
-func NameOf(id string) string { return id[:min(len(id), lockwire.NameSize)] }
-
-// AfterOf returns after how long without a report others may take the runs of a worker, by its ID; 0 for never. In the ID of an
-// earlier version it has no meaning: the runs of such a worker do not tell it.
-func AfterOf(id string) time.Duration {
-	if len(id) < lockwire.NameSize+2 {
-		return 0
-	}
-	s, err := strconv.ParseUint(id[lockwire.NameSize:lockwire.NameSize+2], 10, 8)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(s) * time.Second
-}
-
 // ID returns the ID of the worker.
 func (r *Reporter) ID() string { return r.id }
 
 // Life returns what the reports have shown of other workers.
 func (r *Reporter) Life() *Life { return &r.life }
-
-// Silent returns for how long Redis has had no report of this worker, by the faster of two clocks; 0 before the first one.
-func (r *Reporter) Silent() time.Duration {
-	if sent := r.sent.Load(); sent != nil {
-		return leasing.Since(*sent)
-	}
-	return 0
-}
-
-// Reports reports whether Redis has a report of this worker that is younger than a time.
-func (r *Reporter) Reports(age time.Duration) bool {
-	return r.sent.Load() != nil && r.Silent() < age
-}
-
-// Heard waits for the next report. Its error is the cause of ctx.
-func (r *Reporter) Heard(ctx context.Context) error {
-	r.mu.Lock()
-	if r.heard == nil {
-		r.heard = make(chan struct{})
-	}
-	heard := r.heard
-	r.mu.Unlock()
-	select {
-	case <-heard:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// SilentSince reports whether a worker has shown no sign of life since its last one, and has not said goodbye.
-func (r *Reporter) SilentSince(ctx context.Context, last Last) (bool, error) {
-	now, err := r.client.ZScore(ctx, Workers, last.ID).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
-	}
-	return err == nil && int64(now) == last.Clock, err
-}
 
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
 // are. It reports nothing. Call it before Start.
@@ -304,63 +229,6 @@ func (r *Reporter) write(ctx context.Context) error {
 		return nil
 	})
 	return err
-}
-
-// sign shows a sign of life, and looks at those of the others.
-func (r *Reporter) sign(ctx context.Context) error {
-	sent := time.Now()
-	clock, all, err := readSigns(signScript.Run(ctx, r.client, []string{Workers}, r.id, forgotten.Milliseconds(), recent.Milliseconds(),
-		MostWorkers).Slice())
-	if err != nil {
-		r.life.missed()
-		return err
-	}
-	if r.opts.Lapse > 0 && r.Silent() >= r.opts.Lapse {
-		r.opts.Lapsed()
-	}
-	r.mu.Lock()
-	r.sent.Store(&sent)
-	if r.heard != nil {
-		close(r.heard)
-		r.heard = nil
-	}
-	r.mu.Unlock()
-	if len(all) > MostWorkers {
-		r.life.missed()
-		if r.opts.Crowded != nil {
-			r.crowded.Do(r.opts.Crowded)
-		}
-		return nil
-	}
-	r.life.found(sent, time.Now(), clock, all)
-	if r.opts.Looked != nil {
-		r.opts.Looked()
-	}
-	return nil
-}
-
-// readSigns reads the reply of sign.lua.
-func readSigns(reply []any, err error) (clock int64, all []seen, _ error) {
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(reply) != 2 {
-		return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
-	}
-	now, _ := reply[0].(string)
-	signs, _ := reply[1].([]any)
-	clock, err = strconv.ParseInt(now, 10, 64)
-	for i := 0; i+1 < len(signs); i += 2 {
-		id, _ := signs[i].(string)
-		text, _ := signs[i+1].(string)
-		if at, err := strconv.ParseFloat(text, 64); err == nil {
-			all = append(all, seen{id, int64(at)})
-		}
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("unexpected script reply: %v", reply)
-	}
-	return clock, all, nil
 }
 
 // Close ends the reports and removes the last one, if Redis may have one. It takes 1 s at most. It reports whether Redis has none any

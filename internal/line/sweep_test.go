@@ -62,7 +62,7 @@ func onOne(t *testing.T, test func(b *begun)) {
 	test(&begun{r, r.name})
 }
 
-func TestASweepFindsTheRunsOfDeadProcesses(t *testing.T) {
+func TestASweepFindsTheRunsOfDeadWorkers(t *testing.T) {
 	t.Parallel()
 	onOne(t, func(b *begun) {
 		b.begins("dead", deadRun, 10)
