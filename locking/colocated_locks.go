@@ -173,14 +173,12 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 			deferred = grant.scriptedRelease()
 		default:
 			deferred = grant.scriptedRelease()
-			deferred.Awaited, deferred.HandsOff = holder.awaited(), grant.block > 1
+			deferred.Awaited, deferred.HandsOff = holder.releasing(), grant.block > 1
 			deferred.IfLate(func() { holder.released(l, true) })
 		}
 		deferred.Then(func(o colocated.Outcome, err error) {
-			if holder != nil {
-				holder.released(l, o.Notify || err != nil)
-			}
-			l.notify.Store(o.Parked || err != nil) // what else waits was notified
+			refused := holder != nil && holder.released(l, o.Notify || err != nil)
+			l.notify.Store(o.Parked || refused || err != nil) // what else waits was notified
 			if err == nil && o.Lost > 0 {
 				err = &LostError{Keys: l.keys[o.Lost-1 : o.Lost], Reason: LossTaken}
 			}

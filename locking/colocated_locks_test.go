@@ -42,3 +42,35 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 		}
 	})
 }
+
+// A caller that is refused in memory, after the script has released the key and before this process knows, is notified by nobody else.
+func TestARefusalDuringAReleaseIsNotified(t *testing.T) {
+	t.Parallel()
+	for name, during := range map[string]bool{"before": false, "during": true} {
+		for notify := range 2 {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					_, client := redistest.Virtual(t)
+					gate := locking.NewGate(newSingle(t, client, locking.SingleOptions{}), locking.GateOptions{})
+					refuse := func() {
+						_, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: time.Minute})
+						if !errors.Is(err, locking.ErrHeld) {
+							t.Fatalf("error %v, want ErrHeld", err)
+						}
+					}
+					lease := acquire(t, gate, locking.Options{}, "order")
+					refuse()
+					release := locks.Defer(lease, func(colocated.Outcome, error) {})
+					if during {
+						refuse()
+					}
+					release.Answered(colocated.Outcome{Notify: notify > 0})
+					if lease.ShouldNotify() != during {
+						t.Errorf("others are to be notified: %v; the script has notified those before it", lease.ShouldNotify())
+					}
+				})
+			})
+		}
+	}
+}

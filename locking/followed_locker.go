@@ -41,18 +41,16 @@ type follower struct {
 	report func(keys []string)
 }
 
-func (f *follower) awaited() bool { return f.inner != nil && f.inner.awaited() }
+func (f *follower) releasing() (awaited bool) { return f.inner != nil && f.inner.releasing() }
 
 func (f *follower) handOff(l *Lease) bool { return f.inner != nil && f.inner.handOff(l) }
 
-func (f *follower) released(l *Lease, notify bool) bool {
-	if f.inner != nil {
-		notify = f.inner.released(l, notify)
-	}
-	if notify {
+func (f *follower) released(l *Lease, notify bool) (refused bool) {
+	refused = f.inner != nil && f.inner.released(l, notify)
+	if notify || refused {
 		f.report(l.Keys())
 	}
-	return notify
+	return refused
 }
 
 func (f *follower) lost(l *Lease) {

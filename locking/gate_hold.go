@@ -47,14 +47,16 @@ func (h *hold) handOver(l *Lease, opts Options) bool {
 	return true
 }
 
-// awaited reports whether callers of this process wait for one of the keys.
-func (h *hold) awaited() bool {
+// releasing notes that a script is to release the lease and to notify those that were refused so far, and reports
+// whether callers of this process wait for one of the keys.
+func (h *hold) releasing() (awaited bool) {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
+	h.notifyUntil = time.Time{}
 	return h.isAwaited()
 }
 
-// isAwaited does what awaited does. The caller holds the mutex.
+// isAwaited reports whether callers of this process wait for one of the keys. The caller holds the mutex.
 func (h *hold) isAwaited() bool {
 	return slices.ContainsFunc(h.keys, func(key string) bool {
 		e := h.gate.entries[key]
@@ -62,13 +64,13 @@ func (h *hold) isAwaited() bool {
 	})
 }
 
-// released ends the hold of a released lease, and returns whether other callers must be notified.
-func (h *hold) released(l *Lease, notify bool) bool {
+// released ends the hold of a released lease, and reports whether callers were refused that must be notified.
+func (h *hold) released(l *Lease, notify bool) (refused bool) {
 	g := h.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if h.lease != l {
-		return notify
+		return false
 	}
 	if !h.freed {
 		for _, key := range h.keys {
@@ -79,7 +81,7 @@ func (h *hold) released(l *Lease, notify bool) bool {
 		g.notify(h)
 		g.free(h, nil)
 	}
-	return notify || h.notifyUntil.After(time.Now())
+	return h.notifyUntil.After(time.Now())
 }
 
 // lost ends the hold of a lost lease, so that other callers of this process may try.

@@ -54,11 +54,12 @@ type Lease struct {
 type holder interface {
 	// handOff offers the keys of a lease that is being released to the next caller, and reports whether there is one.
 	handOff(l *Lease) bool
-	// awaited reports whether callers wait for one of the keys.
-	awaited() bool
-	// released is called after the backend has released the lease. Its argument and its result say whether the release
-	// must notify other callers.
-	released(l *Lease, notify bool) bool
+	// releasing is called before a script releases the lease, and reports whether callers wait for one of the keys. The
+	// script notifies those that were refused until then.
+	releasing() (awaited bool)
+	// released is called after the backend has released the lease; notify says whether the backend has notified others, or
+	// would have to. It reports whether callers of this process were refused that are to be notified, too.
+	released(l *Lease, notify bool) (refused bool)
 	// lost is called after the lease was lost.
 	lost(l *Lease)
 }

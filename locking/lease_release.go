@@ -34,8 +34,8 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	defer bounded.end()
 	notify, err := l.grant.Release(bounded)
 	notify = notify || err != nil && !errors.Is(err, ErrLost)
-	if holder != nil {
-		notify = holder.released(l, notify)
+	if holder != nil && holder.released(l, notify) {
+		notify = true
 	}
 	l.notify.Store(notify)
 	if lost != nil {

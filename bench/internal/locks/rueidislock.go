@@ -5,19 +5,22 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 )
 
 // Rueidislock is github.com/redis/rueidis/rueidislock with a majority of the servers, client-side caching and the
-// option that it recommends for Redis 7. It waits for the invalidation of the key.
+// option that it recommends for Redis 7. It waits for the invalidation of the key. An answer may take a second, because a
+// caller whose first answer is late by its default of 20 ms waits for a release that never comes.
 var Rueidislock = Kind{Name: NameRueidislock, open: func(addrs []string, _ int) (*Locker, error) {
 	option := rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: addrs},
 		KeyValidity:    TTL,
 		KeyMajority:    int32(len(addrs)/2 + 1),
 		NoLoopTracking: true,
+		TryNextAfter:   time.Second,
 	}
 	if len(addrs) > 1 {
 		option.ClientBuilder = newNodes
@@ -40,8 +43,6 @@ var Rueidislock = Kind{Name: NameRueidislock, open: func(addrs []string, _ int) 
 		locks.Close()
 		return nil
 	}, &Locker{
-		// One attempt: one that got no answer in time (20 ms by default) would otherwise wait for a release that never
-		// comes.
 		Try: by(locks.TryWithContext),
 		// The context given is also that of the lock, which must outlast the wait.
 		Wait: by(locks.WithContext),
