@@ -1,7 +1,10 @@
 package locking
 
 import (
+	"context"
 	"errors"
+	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lockaccess"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -145,5 +149,39 @@ func TestASharedLockerEndsLeasesWithAnyOfItsWorkers(t *testing.T) {
 			t.Errorf("the other worker was silent: %v", err)
 		}
 		lapsed(errSilent)
+	})
+}
+
+// The reply to the first call is lost, and the second one is made in a silence.
+func TestATakeOverThatIsRepeatedKeepsItsWorker(t *testing.T) {
+	silencing(t, func(t *testing.T, s *Single, client *redis.Client) {
+		var m mute
+		lapsed, stop := s.endWhenSilent("WORKER01", m.silent)
+		defer stop()
+		holder, _ := acquired(t, s, client, "order")
+		var calls atomic.Int64
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if !strings.HasPrefix(cmd.Name(), "eval") || err != nil || calls.Add(1) > 1 {
+				return err
+			}
+			m.Store(true)
+			return redistest.Fail(cmd, io.EOF)
+		}))
+		value := client.Get(t.Context(), "railtoken:lock:{order}").Val()
+		lease, err := s.takeOver(t.Context(), lockaccess.Request{
+			Key: "order", Expect: lockwire.Name(value), Mark: lockwire.ParseOwner(value).Mark, TTL: 30 * time.Second,
+		})
+		if !errors.Is(err, errSilent) {
+			t.Errorf("the lock tells a worker that is silent, and there is a lease of it: %v, error %v", lease, err)
+		}
+		if name := lockwire.WorkerOfOwner(client.Get(t.Context(), "railtoken:lock:{order}").Val()); name != "WORKER01" {
+			t.Errorf("the lock tells the worker %q", name)
+		}
+		if holder.Err() == nil {
+			t.Error("the holder before is none the wiser")
+		}
+		lapsed(errSilent)
+		m.Store(false)
 	})
 }

@@ -85,6 +85,9 @@ func TestNobodyIsDeadAmongTooManyWorkers(t *testing.T) {
 				client.ZAdd(t.Context(), holdings.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: fmt.Sprintf("DEAD%04d10x", i)})
 			}
 		}
+		for i := range holdings.MostWorkers { // those that have ended long ago count no more
+			client.ZAdd(t.Context(), holdings.Workers, redis.Z{Score: float64(time.Now().Add(-4 * time.Minute).UnixMilli()), Member: fmt.Sprintf("GONE%04d10x", i)})
+		}
 		add(holdings.MostWorkers - 1)
 		time.Sleep(20 * time.Second)
 		if n := len(r.Life().Dead()); n != holdings.MostWorkers-1 || crowded.Load() != 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/colocated"
 )
 
 // FollowUpFirst is when a wake is checked for the first time.
@@ -46,6 +47,9 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 
 // PayOwed looks for owed wakes, as an Engine with a Conn does all the time.
 func (e *Engine) PayOwed(ctx context.Context) error { return e.payOwed(ctx) }
+
+// Left ends the run of a task as its Conn does for one that asynq has not taken.
+func (e *Engine) Left(f broker.Fetched) *colocated.Release { return (*tasks)(e).Left(f) }
 
 // Settle waits for what the queue does in the background.
 func (e *Engine) Settle() { e.pending.Wait() }

@@ -35,7 +35,11 @@ func TestATaskThatIsTakenBackWaitsForItsRunOnTheSameServer(t *testing.T) {
 	client.LMove(ctx, "asynq:{default}:active", "asynq:{default}:pending", "LEFT", "RIGHT")
 	client.HSet(ctx, "asynq:{default}:t:default0", "pending_since", "1")
 	for i := range 2 {
-		if fetched() {
+		more, err := in.Fetch(ctx, "default")
+		if err != nil || !more {
+			t.Errorf("fetch %d: more tasks: %v, %v; those behind it are to be fetched at once", i+1, more, err)
+		}
+		if _, ok := in.Take(); ok {
 			t.Errorf("fetch %d: asynq gets a task that it still has", i+1)
 		}
 		if n := client.LLen(ctx, "asynq:{default}:active").Val(); n != 1 {
