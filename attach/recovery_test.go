@@ -28,8 +28,11 @@ import (
 // doomedTasks is the Redis of the tasks of a worker that is killed or stopped: it makes this test program that worker.
 const doomedTasks = "ATTACH_TEST_DOOMED"
 
-// soon is the shortest recovery that there is.
-var soon = attach.Recovery{After: 10 * time.Second}
+// soon is the shortest recovery that there is, and patient that of tests with real servers: the usual one in make thorough.
+var (
+	soon    = attach.Recovery{After: 10 * time.Second}
+	patient = attach.Recovery{After: recovered}
+)
 
 // withoutKey names tasks that need no exclusion.
 const withoutKey = "free"
@@ -52,7 +55,7 @@ func handlers(a *attach.Attached, h asynq.HandlerFunc) asynq.Handler {
 // Several addresses are those of a Redis Cluster.
 func doomed(addrs string) error {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(addrs, ",")})
-	a, err := attach.New(client, asynq.Config{Concurrency: 100, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: soon})
+	a, err := attach.New(client, asynq.Config{Concurrency: 100, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: patient})
 	if err != nil {
 		return err
 	}
@@ -172,7 +175,7 @@ func TestAKilledWorkersTasksRunAgainSoonWithoutARetry(t *testing.T) {
 	}
 	dies := r.begins(server, tasks)
 	var seen recoveries
-	a := r.attach(asynq.Config{Concurrency: tasks}, attach.Options{Recovery: soon, Observer: seen.observe})
+	a := r.attach(asynq.Config{Concurrency: tasks}, attach.Options{Recovery: patient, Observer: seen.observe})
 	type run struct {
 		id      string
 		retried int
@@ -204,7 +207,7 @@ func TestAKilledWorkersTasksRunAgainSoonWithoutARetry(t *testing.T) {
 	}
 	t.Logf("all tasks run again after %v", latest)
 	// An idle machine needs a tenth of a second after that. asynq would bring none of them back for 55 s.
-	if len(again) != tasks || latest > soon.After+10*time.Second {
+	if len(again) != tasks || latest > patient.After+10*time.Second {
 		t.Errorf("%d tasks run again, the last after %v", len(again), latest)
 	}
 	for began := time.Now(); seen.sum() < tasks && time.Since(began) < limit; {
@@ -247,7 +250,7 @@ func TestAKilledWorkersTasksRunAgainSoonOnACluster(t *testing.T) {
 		}
 	}
 	dies := beginsAt(t, strings.Join(cluster.Addrs(), ","), tasks)
-	a, err := attach.New(client, asynq.Config{Concurrency: tasks, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: soon})
+	a, err := attach.New(client, asynq.Config{Concurrency: tasks, LogLevel: asynq.FatalLevel}, attach.Options{Recovery: patient})
 	ok(t, err)
 	defer func() { ok(t, a.Close()) }()
 	ran := make(chan string, 2*tasks)
@@ -269,7 +272,7 @@ func TestAKilledWorkersTasksRunAgainSoonOnACluster(t *testing.T) {
 		id := receive(t, ran)
 		if n, _ := strconv.Atoi(id); n%2 == 1 {
 			free++
-			if after := time.Since(killed); after > soon.After+10*time.Second {
+			if after := time.Since(killed); after > patient.After+10*time.Second {
 				t.Errorf("task %s, which needs no key, runs again after %v", id, after)
 			}
 		}
@@ -296,7 +299,7 @@ func TestAStoppedWorkerLearnsThatItsTaskWasTakenBack(t *testing.T) {
 	}
 	stops := r.begins(server, 1)
 	var seen recoveries
-	a := r.attach(asynq.Config{Concurrency: 2}, attach.Options{Recovery: soon, Observer: seen.observe})
+	a := r.attach(asynq.Config{Concurrency: 2}, attach.Options{Recovery: patient, Observer: seen.observe})
 	claimed, finish := make(chan error, 2), make(chan struct{})
 	r.serve(a.Client(), a.Config(), handlers(a, func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := locking.FromContext(ctx)
@@ -310,10 +313,12 @@ func TestAStoppedWorkerLearnsThatItsTaskWasTakenBack(t *testing.T) {
 	}))
 	r.reports(2)
 	stops.Signal(t, syscall.SIGSTOP)
+	stopped := time.Now()
 	if err := receive(t, claimed); err != nil {
 		t.Fatal(err)
 	}
 	run := r.client.HGet(t.Context(), "asynq:{default}:t:"+task.ID, "pending_since").Val()
+	<-time.After(time.Until(stopped.Add(stoppedFor)))
 	stops.Signal(t, syscall.SIGCONT)
 	if says, want := stops.Says(t), "ended 0 true silent"; says != want {
 		t.Errorf("the worker says %q; want %q", says, want)
@@ -339,13 +344,44 @@ func TestAStoppedWorkerLearnsThatItsTaskWasTakenBack(t *testing.T) {
 	}
 }
 
+// Redis stands still for longer than After, and nobody can report.
+func TestAnOutageTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := rigOn(t, server)
+	const tasks = 5
+	for range tasks {
+		_, err := r.tasks.Enqueue(asynq.NewTask(withoutKey, nil), asynq.MaxRetry(0))
+		ok(t, err)
+	}
+	works := r.begins(server, tasks)
+	var seen recoveries
+	a := r.attach(asynq.Config{Concurrency: 2}, attach.Options{Recovery: patient, Observer: seen.observe})
+	r.serve(a.Client(), a.Config(), handlers(a, func(context.Context, *asynq.Task) error {
+		t.Error("a task runs beside its run")
+		return nil
+	}))
+	r.reports(2)
+	server.Pause()
+	<-time.After(outage)
+	server.Resume()
+	<-time.After(patient.After + 2*time.Second) // whoever did not report again would count as dead by then
+	if n := seen.sum(); n != 0 {
+		t.Errorf("%d tasks were taken back", n)
+	}
+	if n := r.client.LLen(t.Context(), "asynq:{default}:active").Val(); n != tasks {
+		t.Errorf("%d tasks are active", n)
+	}
+	works.Signal(t, syscall.SIGKILL)
+}
+
 // Workers are replaced one by one under load, for longer than After.
 func TestARolloutTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	r := rigOn(t, server)
 	var seen recoveries
-	a := r.attach(asynq.Config{Concurrency: 1}, attach.Options{Recovery: soon, Observer: seen.observe})
+	a := r.attach(asynq.Config{Concurrency: 1}, attach.Options{Recovery: patient, Observer: seen.observe})
 	r.serve(a.Client(), a.Config(), handlers(a, func(ctx context.Context, _ *asynq.Task) error {
 		return r.client.Incr(ctx, "ran").Err()
 	}))
@@ -365,7 +401,7 @@ func TestARolloutTakesNothingBack(t *testing.T) {
 		}
 	}()
 	rolled := 0
-	for began := time.Now(); time.Since(began) < soon.After+5*time.Second; rolled++ {
+	for began := time.Now(); time.Since(began) < patient.After+5*time.Second; rolled++ {
 		c := r.begins(server, 50)
 		c.Tell(t, "stop")
 		for c.Says(t) != "stopped" {

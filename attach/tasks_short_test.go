@@ -2,9 +2,17 @@
 
 package attach_test
 
+import "time"
+
 // make test plays few, make thorough all.
 const (
 	lostReplies = 1500
 	stranded    = 600
 	excluded    = 300
+)
+
+const (
+	recovered  = 10 * time.Second // after how long workers are dead
+	stoppedFor = 0                // how long a worker stands still, at least until its task was taken back
+	outage     = 12 * time.Second // how long Redis stands still
 )
