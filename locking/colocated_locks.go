@@ -177,8 +177,8 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(colocated.Outcome, er
 			deferred.IfLate(func() { holder.released(l, true) })
 		}
 		deferred.Then(func(o colocated.Outcome, err error) {
-			refused := holder != nil && holder.released(l, o.Notify || err != nil)
-			l.notify.Store(o.Parked || refused || err != nil) // what else waits was notified
+			refused := holder != nil && holder.released(l, o.Notify || err != nil) // since the script was sent
+			l.notify.Store(o.Parked || refused || err != nil)                      // what else waits was notified
 			if err == nil && o.Lost > 0 {
 				err = &LostError{Keys: l.keys[o.Lost-1 : o.Lost], Reason: LossTaken}
 			}

@@ -2,6 +2,7 @@ package locking_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,9 +47,9 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 // A caller that is refused in memory, after the script has released the key and before this process knows, is notified by nobody else.
 func TestARefusalDuringAReleaseIsNotified(t *testing.T) {
 	t.Parallel()
-	for name, during := range map[string]bool{"before": false, "during": true} {
-		for notify := range 2 {
-			t.Run(name, func(t *testing.T) {
+	for when, during := range map[string]bool{"before": false, "during": true} {
+		for _, notified := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, notified %t", when, notified), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					_, client := redistest.Virtual(t)
@@ -65,7 +66,7 @@ func TestARefusalDuringAReleaseIsNotified(t *testing.T) {
 					if during {
 						refuse()
 					}
-					release.Answered(colocated.Outcome{Notify: notify > 0})
+					release.Answered(colocated.Outcome{Notify: notified})
 					if lease.ShouldNotify() != during {
 						t.Errorf("others are to be notified: %v; the script has notified those before it", lease.ShouldNotify())
 					}
