@@ -14,5 +14,5 @@ const (
 const (
 	recovered  = 10 * time.Second // after how long workers are dead
 	stoppedFor = 0                // how long a worker stands still, at least until its task was taken back
-	outage     = 12 * time.Second // how long Redis stands still
+	outage     = 12 * time.Second // how long Redis is away
 )

@@ -14,5 +14,5 @@ const (
 const (
 	recovered  = 20 * time.Second // after how long workers are dead
 	stoppedFor = 60 * time.Second // how long a worker stands still, at least until its task was taken back
-	outage     = 60 * time.Second // how long Redis stands still
+	outage     = 60 * time.Second // how long Redis is away
 )
