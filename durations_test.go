@@ -54,6 +54,7 @@ var configured = map[string]func(t *testing.T, o any) error{
 	},
 	"attach.Options":  func(t *testing.T, o any) error { return attached(t, o.(attach.Options)) },
 	"attach.Recovery": func(_ *testing.T, o any) error { return o.(attach.Recovery).Validate() },
+	"attach.Latest":   func(_ *testing.T, o any) error { return o.(attach.Latest).Validate() },
 	"attach.LockOptions": func(t *testing.T, o any) error {
 		a, err := attach.New(offline(t), asynq.Config{}, attach.Options{})
 		if err != nil {
@@ -119,7 +120,7 @@ var empty = map[string]any{
 	"locking.Options": locking.Options{}, "locking.SingleOptions": locking.SingleOptions{},
 	"locking.RedlockOptions": locking.RedlockOptions{}, "middleware.Wait": middleware.Wait{},
 	"middleware.Requeue": middleware.Requeue{}, "middleware.Options": middleware.Options{},
-	"attach.Options": attach.Options{}, "attach.LockOptions": attach.LockOptions{}, "attach.Recovery": attach.Recovery{}, "worker.Config": worker.Config{},
+	"attach.Options": attach.Options{}, "attach.LockOptions": attach.LockOptions{}, "attach.Recovery": attach.Recovery{}, "attach.Latest": attach.Latest{}, "worker.Config": worker.Config{},
 	"worker.Handler": worker.Handler[int]{}, "items.Handler": items.Handler[int, int]{},
 	"delayqueue.Limits": delayqueue.Limits{}, "delayqueue.ParkOptions": delayqueue.ParkOptions{},
 	"inspect.Options": inspect.Options{},

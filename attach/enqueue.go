@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// EnqueueContext enqueues a task as asynq's Client does. opts may be asynq's options and those of this package, [Keys]
-// and [WhenHeld]; the latter have no effect as options of asynq.NewTask. It returns a [middleware.KeyError] if the
+// EnqueueContext enqueues a task as asynq's Client does. opts may be asynq's options and those of this package, [Keys],
+// [WhenHeld] and [Latest]; the latter have no effect as options of asynq.NewTask. It returns a [middleware.KeyError] if the
 // task's keys are not usable, and a [middleware.ConflictError] if WhenHeld refuses the task; in both cases nothing is
 // enqueued. All other errors are asynq's own.
 //
@@ -35,6 +35,9 @@ func (p *Producer) EnqueueContext(
 	keys, strategy, err := p.read(ctx, task, opts)
 	if err != nil {
 		return nil, err
+	}
+	if l := latestOf(opts); l != nil {
+		return p.enqueueLatest(ctx, task, keys, *l, strategy, opts)
 	}
 	add := line.EnqueueOptions{Keys: keys}
 	if strategy == nil {
@@ -82,6 +85,9 @@ func (p *Producer) EnqueueInOrder(
 			return nil, errors.New("attach: enqueue in order: leave out Keys and WhenHeld: " +
 				"the key is the argument, and the task joins its sequence whether the key is held or not")
 		}
+	}
+	if latestOf(opts) != nil {
+		return nil, errors.New("attach: enqueue in order: leave out Latest: in order each task runs")
 	}
 	return p.engine().EnqueueInOrder(ctx, key, task.Type(), task.Payload(), task.Headers(), wholeSeconds(opts)...)
 }

@@ -28,8 +28,8 @@ type ProducerOptions struct {
 	NamespaceTasks bool
 	// MaxKeySize and MaxKeys are as in [Options].
 	MaxKeySize, MaxKeys int
-	// Observer receives the events of waits that begin at an enqueue, and of tasks that WhenHeld refuses; nil disables
-	// it.
+	// Observer receives the events of waits that begin at an enqueue, of tasks that WhenHeld refuses, and of payloads that [Latest]
+	// replaces; nil disables it.
 	Observer middleware.Observer
 	// Logger receives failures in the background; slog.Default when nil. slog.New(slog.DiscardHandler) disables it.
 	Logger *slog.Logger

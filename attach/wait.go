@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ var (
 	ErrCancelled = errors.New("attach: the task was cancelled")
 	// ErrNoRetention reports that the task has no Retention: its result would be gone before anybody could read it.
 	ErrNoRetention = errors.New("attach: the task keeps no result: enqueue it with asynq.Retention, for a minute or more")
+	// ErrSuperseded reports that the task has completed without its handler, because a task with a later payload has begun: see
+	// [Latest].
+	ErrSuperseded = errors.New("attach: a later payload runs in place of the task's")
 	// ErrNoResult reports that there is no such task: it has ended and left no result, or there has never been one.
 	ErrNoResult = errors.New("attach: there is no such task: it has ended without a result that is still kept, or was never enqueued")
 )
@@ -80,6 +84,7 @@ func (e *EndedError) Unwrap() error {
 // The error matches
 //
 //   - [ErrArchived], [ErrDiscarded] or [ErrCancelled] if the task has ended without success: see [EndedError];
+//   - [ErrSuperseded] if a task with a later payload has run in its place;
 //   - [ErrNoRetention], at once, if the task has no Retention;
 //   - [ErrNoResult] if there is no such task;
 //   - the cause of ctx once that ends; the task goes on.
@@ -111,6 +116,8 @@ func (p *Producer) Wait(ctx context.Context, info *asynq.TaskInfo) ([]byte, erro
 		return nil, errors.New("attach: wait: the Producer is closed")
 	case err != nil:
 		return nil, fmt.Errorf("attach: wait for task %s: %w", t, err)
+	case outcome.State == ends.Completed && bytes.HasPrefix(outcome.Result, []byte(line.SupersededResult)):
+		return nil, fmt.Errorf("%w (task %s)", ErrSuperseded, t)
 	case outcome.State == ends.Completed:
 		return outcome.Result, nil
 	}

@@ -73,7 +73,7 @@ type Event struct {
 	// Fetched, of Parked, says that the task was parked as it was fetched: it has not run, so no Ended tells of its conflict.
 	Fetched bool
 	Cause   WakeCause       // of Woke
-	Next    delayqueue.Task // of Woke
+	Next    delayqueue.Task // of Woke, and of attach.Superseded
 	// WakeLost says that no release woke the task although its keys were free and so was a slot: of Woke with ByRepair, that
 	// the task woken before was deleted or archived, or that its queue is paused or has no worker; of Acquired, that the
 	// task's timer has brought it back, because the last holder or the wake was lost.

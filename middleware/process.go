@@ -58,6 +58,10 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	running, end := r.cancellable(ctx)
 	defer end(nil)
 	if r.withoutLock {
+		next, err := r.unlessSuperseded(running, next)
+		if err != nil {
+			return r.ended(ctx, r.cancelled(ctx, running, nil, err))
+		}
 		r.began = time.Now()
 		return r.cancelled(ctx, running, nil, next.ProcessTask(running, r.task))
 	}
@@ -66,6 +70,11 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 		return r.ended(ctx, r.cancelled(ctx, running, nil, err))
 	}
 	r.lease = lease
+	if next, err = r.unlessSuperseded(running, next); err != nil {
+		r.lease = nil
+		r.giveUp(context.WithoutCancel(ctx), lease)
+		return r.ended(ctx, r.cancelled(ctx, running, nil, err))
+	}
 	r.warnOfMaxHold(ctx)
 	return r.handle(ctx, running, lease, next)
 }

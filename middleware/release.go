@@ -155,8 +155,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 	r.seq.wakeFirst(ctx)
 }
 
-// giveUpKeys releases keys that the task has not used, each with a lease of its own, and wakes tasks that were refused
-// them in the meantime.
+// giveUpKeys releases keys that the task has not used, and wakes tasks that were refused them in the meantime.
 func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
 	errs := make([]error, len(leases))
 	var releases sync.WaitGroup
@@ -169,7 +168,11 @@ func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
 			r.warnOfKept(ctx, lease, errs[i])
 		}
 		if lease.ShouldNotify() && !lease.HandedOff() {
-			r.wakeAll(ctx, []line.KeyWake{{Key: lease.Keys()[0]}})
+			var wakes []line.KeyWake
+			for _, key := range lease.Keys() {
+				wakes = append(wakes, line.KeyWake{Key: key})
+			}
+			r.wakeAll(ctx, wakes)
 		}
 	}
 }

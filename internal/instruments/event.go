@@ -173,6 +173,8 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 			all = append(all, wakesLost.of(1, valid(e.Next.Queue)))
 		}
 		return all
+	case taskrun.Superseded:
+		return []Measurement{superseded.of(1, kind, queue)}
 	case taskrun.Recovered:
 		return []Measurement{recovered.of(1, queue)}
 	case middleware.Lost:
@@ -200,7 +202,7 @@ func zeros(kind, queue string) []Measurement {
 	for _, cause := range causes {
 		all = append(all, wakes.of(0, queue, string(cause)))
 	}
-	return append(all, wakesLost.of(0, queue), untold.of(0, kind, queue), recovered.of(0, queue))
+	return append(all, wakesLost.of(0, queue), untold.of(0, kind, queue), superseded.of(0, kind, queue), recovered.of(0, queue))
 }
 
 // waited returns what the wait of a task adds when it ends with the task's keys.

@@ -61,6 +61,11 @@ var (
 	}
 )
 
+// superseded counts what does not run because only the latest is to run.
+var superseded = &Instrument{
+	Name: "superseded", Labels: []string{labelType, labelQueue}, Help: "Payloads in place of which a newer one runs.",
+}
+
 // recovered counts tasks whose workers have died.
 var recovered = &Instrument{
 	Name: "recovered", Labels: []string{labelQueue}, Help: "Tasks that run again because their worker has died or stood still.",
@@ -108,7 +113,7 @@ var unreachable = &Instrument{
 
 // Counters returns all counters.
 func Counters() []*Instrument {
-	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled, untold, recovered}
+	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost, cancelled, superseded, untold, recovered}
 }
 
 // Histograms returns all histograms.

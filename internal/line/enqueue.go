@@ -39,7 +39,7 @@ var (
 	ErrNotNow = errors.New("delayqueue: a held key says nothing about a task that runs later or in a group: " +
 		"leave out asynq.ProcessIn, ProcessAt and Group, or WhenHeld")
 	// ErrForeign reports that asynq's scripts are not known, so that it cannot do what was asked.
-	ErrForeign = fmt.Errorf("delayqueue: %w: use asynq %s, or enqueue the task without an order",
+	ErrForeign = fmt.Errorf("delayqueue: %w: use asynq %s, or enqueue the task without an order and without Latest",
 		broker.ErrAsynq, broker.Versions)
 )
 
@@ -101,6 +101,8 @@ type enqueuing struct {
 	EnqueueOptions
 	call   string
 	unique string // the task's uniqueness lock, if it has one
+	latest *Latest
+	placed Placed // with latest
 	err    error
 }
 
@@ -109,6 +111,9 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 	a, ok := ctx.Value(enqueuingKey{}).(*enqueuing)
 	if !ok {
 		a = &enqueuing{call: rand.Text()}
+	}
+	if a.latest != nil {
+		return e.answerLatest(ctx, a, sent)
 	}
 	atOnce := a.AtOnce || len(a.Locks) > 0 || a.WaitFor != ""
 	switch {

@@ -11,6 +11,7 @@ import (
 const (
 	typeField         = 1
 	payloadField      = 2
+	idField           = 3
 	queueField        = 4
 	retryField        = 5
 	retriedField      = 6

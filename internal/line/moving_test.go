@@ -35,6 +35,15 @@ var movingCalls = map[string]struct {
 		_, err := r.Engine.Cancel(ctx, t, line.Cancellation{Discard: true, By: "ann"})
 		return err
 	}, 0},
+	"latest": {50 * time.Millisecond, false, func(ctx context.Context, r *rig, t line.Task) error {
+		l := line.Latest{Record: "a"}
+		r.Client.HSet(ctx, "railtoken:latest:{"+r.name+"}:"+l.Record, "newest", t.ID, "number", 1, "first", 1)
+		_, placed, err := r.Engine.EnqueueLatest(ctx, asynq.NewTask("test", []byte("new")), nil, l, asynq.Queue(r.name))
+		if err == nil && placed.Task != t {
+			r.Errorf("beside %v waits %v", t, placed.Task)
+		}
+		return err
+	}, 0},
 	"replay": {
 		50 * time.Millisecond, true, func(ctx context.Context, r *rig, t line.Task) error {
 			return r.inspector().Replay(ctx, delayqueue.Task(t))

@@ -17,6 +17,7 @@
 //	railtoken_wakes_total{queue,by}                   release, repair, timer
 //	railtoken_wakes_lost_total{queue}                 not woken although their keys and a slot were free
 //	railtoken_cancelled_total{type,queue}             runs that have ended because their tasks were cancelled
+//	railtoken_superseded_total{type,queue}            payloads in place of which a newer one runs
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
 //	railtoken_hold_seconds{type,queue}                how long a handler held its keys

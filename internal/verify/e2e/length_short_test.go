@@ -12,6 +12,8 @@ const (
 	soaked      = 600
 	soakedEvery = 600 * time.Millisecond
 	itemed      = 20
+	prices      = 800
+	repriced    = 4 * time.Second
 )
 
 // outageLength is how long Redis is away while tasks wait: make thorough has it be longer than asynq's lease.
