@@ -39,6 +39,9 @@ var configured = map[string]func(t *testing.T, o any) error{
 		return err
 	},
 	"middleware.Wait": func(t *testing.T, o any) error { return attached(t, attach.Options{Strategy: o.(middleware.Wait)}) },
+	"middleware.Supersede": func(t *testing.T, o any) error {
+		return attached(t, attach.Options{Strategy: o.(middleware.Supersede)})
+	},
 	"middleware.Requeue": func(t *testing.T, o any) error {
 		return attached(t, attach.Options{Strategy: o.(middleware.Requeue)})
 	},
@@ -119,7 +122,7 @@ var configured = map[string]func(t *testing.T, o any) error{
 var empty = map[string]any{
 	"locking.Options": locking.Options{}, "locking.SingleOptions": locking.SingleOptions{},
 	"locking.RedlockOptions": locking.RedlockOptions{}, "middleware.Wait": middleware.Wait{},
-	"middleware.Requeue": middleware.Requeue{}, "middleware.Options": middleware.Options{},
+	"middleware.Requeue": middleware.Requeue{}, "middleware.Supersede": middleware.Supersede{}, "middleware.Options": middleware.Options{},
 	"attach.Options": attach.Options{}, "attach.LockOptions": attach.LockOptions{}, "attach.Recovery": attach.Recovery{}, "attach.Latest": attach.Latest{}, "worker.Config": worker.Config{},
 	"worker.Handler": worker.Handler[int]{}, "items.Handler": items.Handler[int, int]{},
 	"delayqueue.Limits": delayqueue.Limits{}, "delayqueue.ParkOptions": delayqueue.ParkOptions{},

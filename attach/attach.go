@@ -114,6 +114,12 @@ type LockOptions struct {
 	// task (asynq.Timeout, 30 min by default) is longer than MaxHold, the task may lose its locks while it runs, and a
 	// warning is logged.
 	TTL, MaxHold time.Duration
+	// Group is what other tasks may supersede: see [middleware.Supersede]. Handlers with the same Group form one. The type of each
+	// task when empty.
+	Group string
+	// OnSuperseded is what becomes of a task that was superseded while it ran: [middleware.Archive], the default, or
+	// [middleware.Discard].
+	OnSuperseded middleware.Outcome
 }
 
 // Attached provides what asynq servers need for locks. It belongs to one asynq.Config. Several servers of a process may
@@ -276,17 +282,23 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	if o.Strategy == nil {
 		o.Strategy = a.opts.Strategy
 	}
-	if requeue, ok := middleware.RequeueOf(o.Strategy); ok {
-		if err := a.serve(requeue.Queue); err != nil {
-			return nil, err
-		}
+	requeue, _ := middleware.RequeueOf(o.Strategy)
+	if err := a.serve(requeue.Queue); err != nil {
+		return nil, err
 	}
 	maxHold := cmp.Or(o.MaxHold, a.opts.MaxHold)
 	lock, err := middleware.LockOn(a.server, middleware.Options{
 		Locker: a.locker, Key: o.Key, Strategy: o.Strategy,
 		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: maxHold, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
 		SlotBudget: a.opts.SlotBudget, Observer: a.opts.Observer, Logger: a.opts.Logger,
-	})
+	}, taskrun.Group{Name: o.Group, Discard: o.OnSuperseded == middleware.Discard})
+	if requeue.Order != middleware.BestEffort && (o.Group != "" || o.OnSuperseded != 0) {
+		err = errors.Join(err, fmt.Errorf("attach: Group or OnSuperseded is set, and the strategy keeps the order %v: in order no task "+
+			"is superseded: leave them out, or use BestEffort", requeue.Order))
+	}
+	if o.OnSuperseded != middleware.Archive && o.OnSuperseded != middleware.Discard {
+		err = errors.Join(err, fmt.Errorf("attach: OnSuperseded is %q: use middleware.Archive or middleware.Discard", o.OnSuperseded))
+	}
 	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
 		err = errors.Join(err,
 			fmt.Errorf("attach: MaxHold is %v, but fence counters are kept for %v: also raise MaxHold of the Options "+

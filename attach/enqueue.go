@@ -180,6 +180,11 @@ func (p *Producer) decide(
 		if d.Outcome < middleware.Archive || d.Outcome > middleware.WaitInSlot {
 			return nil, fmt.Errorf("attach: enqueue: the strategy returned the outcome %q, which it cannot choose", d.Outcome)
 		}
+		if d.Supersede != nil {
+			if err := stopsItself(ctx, task, add.Keys); err != nil {
+				return nil, err
+			}
+		}
 		if d.Delay <= 0 {
 			d.Delay = middleware.Requeue{}.Decide(conflict).Delay
 		}
@@ -193,12 +198,16 @@ func (p *Producer) decide(
 	if d.Outcome == middleware.Park {
 		add.WaitFor, add.ParkOptions = held.Key, line.ParkOptions{
 			RetryAfter: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+			Foremost: foremost(task, d.Supersede),
 		}
 		info, err := p.engine().Enqueue(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
+			if d.Supersede != nil {
+				p.supersede(ctx, task, add.Keys, held.Key, t, d.Supersede)
+			}
 			// The key may have been released before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, taskrun.NotifyFor+d.Delay)
 			if asked != nil {

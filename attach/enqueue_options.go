@@ -21,6 +21,8 @@ func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, 
 //     a [middleware.ConflictError] with the key, its holder and RetryAfter.
 //   - A strategy that parks, such as [middleware.Requeue], enqueues the task among the waiters of the key, without
 //     running it first. Its Delay and Limits apply.
+//   - [middleware.Supersede] enqueues the task before all others that wait, and has the holder stop. Give the handler of the task this
+//     strategy, too.
 //   - Any other strategy enqueues the task as usual.
 //
 // If the keys are free, the task is enqueued as usual. A nil strategy has no effect. The option needs the task's keys,

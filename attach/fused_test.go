@@ -316,7 +316,7 @@ func TestAHandlersOwnLockerTakesItsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Close() })
-	lock, err := middleware.LockOn(&taskrun.Server{Queue: a.Queue()}, middleware.Options{Locker: own, Key: byPayloads})
+	lock, err := middleware.LockOn(&taskrun.Server{Queue: a.Queue()}, middleware.Options{Locker: own, Key: byPayloads}, taskrun.Group{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ const Superseded middleware.EventKind = taskrun.Superseded
 // of the payload before. If Redis has lost the record of the newest task, which it keeps for 48 h longer than Most, each task runs.
 // Servers on asynq's own client, and of earlier versions, run every task. The task has a header of railtoken's.
 //
-// Unique, TaskID, Group, ProcessIn and ProcessAt contradict it: with them, and with WhenHeld or EnqueueInOrder, the error says so, and
+// Unique, TaskID, Group, ProcessIn and ProcessAt contradict it: with them, with EnqueueInOrder, and with WhenHeld unless for Supersede, the error says so, and
 // nothing is enqueued. As an option of asynq.NewTask, asynq.Client or a Scheduler it has no effect.
 type Latest struct {
 	// Quiet is how long after the last call the task is due: at once when zero. asynq rounds it up to whole seconds, and looks
@@ -83,7 +83,7 @@ func (l Latest) withDefaults(task *asynq.Task) Latest {
 	return l
 }
 
-var errLatestAlone = errors.New("attach: Latest replaces the task that waits, and WhenHeld says how one waits: use one of them")
+var errLatestAlone = errors.New("attach: Latest replaces the task that waits, and WhenHeld says how one waits: use one of them, or WhenHeld with Supersede")
 
 // latestOf returns the last such option among opts, or nil.
 func latestOf(opts []asynq.Option) (l *Latest) {
@@ -102,17 +102,28 @@ func latestOf(opts []asynq.Option) (l *Latest) {
 func (p *Producer) enqueueLatest(
 	ctx context.Context, task *asynq.Task, keys []string, l Latest, s middleware.Strategy, opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
+	supersede, supersedes := s.(middleware.Supersede)
+	if pointer, ok := s.(*middleware.Supersede); ok && pointer != nil {
+		supersede, supersedes = *pointer, true
+	}
 	switch err := l.Validate(); {
 	case err != nil:
 		return nil, err
-	case s != nil:
+	case s != nil && !supersedes:
 		return nil, errLatestAlone
+	case supersedes && l.Quiet > 0:
+		return nil, delayqueue.ErrNotNow
 	case len(keys) == 0:
 		return nil, &middleware.KeyError{
 			Type: task.Type(), Err: errors.New("Latest needs the keys of the task: give them with Keys, or a key function for its type"),
 		}
 	case slices.ContainsFunc(opts, func(o asynq.Option) bool { return givesIdentity[o.Type()] }):
 		return nil, line.ErrNotLatest
+	}
+	if supersedes {
+		if err := stopsItself(ctx, task, keys); err != nil {
+			return nil, err
+		}
 	}
 	l = l.withDefaults(task)
 	sorted := slices.Clone(keys)
@@ -124,6 +135,9 @@ func (p *Producer) enqueueLatest(
 		tell(ctx, p.opts.Observer, p.opts.Logger, &middleware.Event{
 			Kind: Superseded, Task: t, Type: task.Type(), Keys: keys, Next: t,
 		})
+	}
+	if err == nil && supersedes {
+		p.supersede(ctx, task, keys, "", delayqueue.Task(placed.Task), supersede.Decide(middleware.Conflict{}).Supersede)
 	}
 	return info, err
 }

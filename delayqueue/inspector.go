@@ -63,7 +63,7 @@ func (i *Inspector) members(ctx context.Context, set, key string, n int) ([]Wait
 	for n, e := range entries {
 		member, _ := e.Member.(string)
 		if t, err := line.ParseEntry(member); err == nil { // other members are not ours
-			at := time.UnixMicro(int64(e.Score))
+			at := line.JoinedAt(e.Score)
 			waiters = append(waiters, Waiter{Task: Task(t), Position: n + 1, Since: at, joined: at})
 		}
 	}

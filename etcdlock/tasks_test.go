@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
+	"github.com/railtoken/railtoken/fence"
 	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -51,4 +52,26 @@ func TestServersOnSeparatePrefixesAreRefused(t *testing.T) {
 	etcd := sharedEtcd(t)
 	locker := func(prefix string) locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: prefix}) }
 	locktaskstest.Separate(t, locker("here/"), locker("here/"), locker("there/"))
+}
+
+func TestASupersededTaskHasTheSmallerTokenOfEtcd(t *testing.T) {
+	t.Parallel()
+	etcd := sharedEtcd(t)
+	locktaskstest.Supersede(t, func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "superseded/"}) }, new(fenced).write)
+}
+
+// fenced is a resource that refuses smaller tokens than the largest one that has written.
+type fenced struct {
+	mu      sync.Mutex
+	largest int64
+}
+
+func (f *fenced) write(_ context.Context, token fence.Token) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if token.N < f.largest {
+		return fence.ErrFenced
+	}
+	f.largest = token.N
+	return nil
 }

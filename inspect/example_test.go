@@ -60,7 +60,7 @@ func Example() {
 	// held by worker-2/71/order:audit
 	// the database refuses smaller tokens: true
 	// deposed: true
-	// the holder: locking: lease of ["order:1042"] is lost: an operator has taken the key away: deposed by ann: hangs since midnight
+	// the holder: locking: lease of ["order:1042"] is lost: the key was taken away: deposed by ann: hangs since midnight
 }
 
 // A program of an operator's own drops a task, and the audit says who did it.

@@ -94,6 +94,10 @@ type Handler[T, I any] struct {
 	Strategy middleware.Strategy
 	// TTL and MaxHold apply to each lock; the values of attach.Options when zero.
 	TTL, MaxHold time.Duration
+	// Group and OnSuperseded are as in attach.LockOptions. A task that is superseded, for one of Keys or of an item that runs, stops: no
+	// other item begins, and Finish is not called.
+	Group        string
+	OnSuperseded middleware.Outcome
 }
 
 // Validate returns an error that lists all problems with the handler, or nil.
@@ -121,6 +125,10 @@ func (h Handler[T, I]) Validate() error {
 		errs = append(errs, fmt.Errorf(
 			"items: Strategy keeps the order %v: a task of items cannot run in order, use BestEffort", requeue.Order))
 	}
+	if _, supersedes := h.Strategy.(middleware.Supersede); supersedes && h.Policy != Whole && h.Keys == nil {
+		errs = append(errs, errors.New("items: Strategy is Supersede, which is about Keys, and there are none: tasks wait for the keys of "+
+			"their items. Set Keys, or the policy Whole"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -136,7 +144,7 @@ func New[T, I any](locks *attach.Attached, h Handler[T, I]) (asynq.Handler, erro
 	}
 	h = h.withDefaults()
 	lock, err := locks.LockWith(attach.LockOptions{
-		Key: h.divide, Strategy: h.Strategy, TTL: h.TTL, MaxHold: h.MaxHold,
+		Key: h.divide, Strategy: h.Strategy, TTL: h.TTL, MaxHold: h.MaxHold, Group: h.Group, OnSuperseded: h.OnSuperseded,
 	})
 	if err != nil {
 		return nil, err

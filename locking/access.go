@@ -92,6 +92,19 @@ func (access) Forgive(ctx context.Context, stopping <-chan struct{}, l *Lease) {
 
 func (access) Grants(l *Lease) []backend.Grant { return l.grants() }
 
+func (a access) Last(l *Lease) {
+	if joined, ok := l.grant.(*joinedGrant); ok {
+		for _, part := range joined.parts {
+			a.Last(part)
+		}
+	}
+	if holder := l.heldBy(); holder != nil {
+		holder.last(l)
+	}
+}
+
+func (access) Depose(l *Lease, by, why string) bool { return l.depose(by, why) }
+
 func (access) TakeOver(ctx context.Context, l Locker, r lockaccess.Request) (*Lease, error) {
 	return takeOver(ctx, l, r)
 }

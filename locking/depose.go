@@ -145,6 +145,18 @@ func takeOver(ctx context.Context, locker any, r lockaccess.Request) (*Lease, er
 	return l.takeOver(ctx, r)
 }
 
+// depose ends the lease, and reports whether it could be trusted until then. Its keys stay locked until it is released.
+func (l *Lease) depose(by, why string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check()
+	if l.cause != nil {
+		return false
+	}
+	l.end(&LostError{Keys: l.keys, Reason: LossDeposed, Err: &DeposedError{By: by, Why: why}})
+	return true
+}
+
 // leave ends the lease without a release: the keys stay locked until their TTL ends.
 func (l *Lease) leave() {
 	l.mu.Lock()

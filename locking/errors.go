@@ -123,7 +123,7 @@ const (
 	LossTaken   LossReason = "the key is no longer this holder's on the server"
 	LossExpired LossReason = "it could not be renewed within its validity"
 	LossMaxHold LossReason = "it was held for MaxHold"
-	LossDeposed LossReason = "an operator has taken the key away" // Err is a DeposedError
+	LossDeposed LossReason = "the key was taken away" // by an operator, or for a task that supersedes it: Err is a DeposedError
 )
 
 // LostError names the keys that a holder has lost, and why. It matches [ErrLost].
@@ -160,7 +160,8 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// DeposedError is the [LostError].Err of a lease whose key an operator has taken away: see inspect.Inspector.Depose.
+// DeposedError is the [LostError].Err of a lease whose key was taken away: by an operator (inspect.Inspector.Depose), or because a task
+// has superseded the holder (middleware.Supersede) and its Grace is over.
 // [errors.AsType] finds it in the cause of the lease's context.
 //
 // A lease of attach.Attached and worker.Worker ends within milliseconds. Any other lease ends with its next renewal,

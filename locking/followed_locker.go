@@ -59,6 +59,12 @@ func (f *follower) lost(l *Lease) {
 	}
 }
 
+func (f *follower) last(l *Lease) {
+	if f.inner != nil {
+		f.inner.last(l)
+	}
+}
+
 func (f *follower) isOf(l Locker) bool {
 	inner, ok := f.inner.(interface{ isOf(l Locker) bool })
 	return ok && inner.isOf(l)

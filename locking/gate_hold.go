@@ -87,6 +87,15 @@ func (h *hold) released(l *Lease, notify bool) (refused bool) {
 // lost ends the hold of a lost lease, so that other callers of this process may try.
 func (h *hold) lost(l *Lease) { h.released(l, false) }
 
+// last has a lease not be handed off.
+func (h *hold) last(l *Lease) {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	if h.lease == l {
+		h.left = 0
+	}
+}
+
 // supersede ends the holds of leases that have ended. It is called when a script has got their keys since, or has woken a task
 // for them: they were released, although this process has no answer yet.
 func (g *Gate) supersede(keys []string) {

@@ -1,6 +1,7 @@
 package locking_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -103,6 +104,62 @@ func TestASuccessorThatHasLeftGetsNoLease(t *testing.T) {
 		release(t, lease)
 		if len(turn) > 0 || inner.holds("a") {
 			t.Error("the lease was handed off")
+		}
+	})
+}
+
+func TestALeaseThatIsTheLastIsNotHandedOff(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		inner := newRAM()
+		gate := locking.NewGate(inner, locking.GateOptions{})
+		single, joined := acquire(t, gate, locking.Options{}, "a"), acquire(t, gate, locking.Options{}, "b")
+		all, err := locking.Join(t.Context(), []*locking.Lease{joined}, locking.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaves []func()
+		for _, key := range []string{"a", "b"} {
+			_, leave, ok := access.Succeed(gate, []string{key}, locking.Options{})
+			if !ok {
+				t.Fatal("there is no successor")
+			}
+			leaves = append(leaves, leave)
+		}
+		for _, lease := range []*locking.Lease{single, all} {
+			access.Last(lease)
+			release(t, lease)
+			if lease.HandedOff() || inner.holds(lease.Keys()[0]) {
+				t.Errorf("the lease of %v was handed off", lease.Keys())
+			}
+		}
+		for _, leave := range leaves {
+			leave()
+		}
+	})
+}
+
+func TestADeposedLeaseKeepsItsKeysUntilItIsReleased(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		inner := newRAM()
+		gate := locking.NewGate(inner, locking.GateOptions{})
+		lease := acquire(t, gate, locking.Options{}, "a")
+		if !access.Depose(lease, "ann", "it hangs") || access.Depose(lease, "bob", "once more") {
+			t.Error("a lease is deposed once")
+		}
+		loss, lost := errors.AsType[*locking.LostError](lease.Err())
+		if by, ok := errors.AsType[*locking.DeposedError](lease.Err()); !lost || loss.Reason != locking.LossDeposed || !ok || by.By != "ann" {
+			t.Errorf("its error is %v", lease.Err())
+		}
+		if !inner.holds("a") {
+			t.Error("its key is free before the release")
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, locking.ErrLost) || inner.holds("a") {
+			t.Errorf("the release returns %v, locked: %v", err, inner.holds("a"))
+		}
+		released := acquire(t, gate, locking.Options{}, "a")
+		release(t, released)
+		if access.Depose(released, "ann", "too late") {
+			t.Error("a released lease is deposed")
 		}
 	})
 }

@@ -62,6 +62,8 @@ type holder interface {
 	released(l *Lease, notify bool) (refused bool)
 	// lost is called after the lease was lost.
 	lost(l *Lease)
+	// last has the lease not be handed off to the next caller.
+	last(l *Lease)
 }
 
 // leaseContext is a context that ends with a lease.

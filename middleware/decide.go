@@ -32,6 +32,9 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 			d = Decision{Outcome: Retry}
 		}
 	}
+	if r.order != BestEffort {
+		d.Supersede = nil
+	}
 	if d.Outcome == Park && d.Delay <= 0 {
 		d.Delay = defaultDelay(held.Holder)
 	}

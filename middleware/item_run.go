@@ -47,7 +47,7 @@ type itemsRun struct {
 func (r *itemsRun) Acquire(ctx context.Context, keys []string) (taskrun.Item, *locking.HeldError, error) {
 	item := &run{
 		lock: r.lock, task: r.task, id: r.id, active: r.active, keys: keys, attempt: r.attempt, left: r.left,
-		firstAt: r.firstAt,
+		firstAt: r.firstAt, superseding: r.superseding,
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -153,6 +153,7 @@ func (i lockedItem) Lease() *locking.Lease { return i.lease }
 
 // Release releases the keys and wakes the next task of each. Other items of the task go on.
 func (i lockedItem) Release(ctx context.Context, succeeded bool) error {
+	i.superseding.itemReturned(i.lease)
 	if succeeded {
 		locks.Forgive(ctx, i.Stopping, i.lease)
 	}

@@ -26,16 +26,18 @@ import (
 // The server must use a Config made by [ServerConfig], such as the one that attach.Attached.Config returns. Without it,
 // a task that cannot reach the lock servers counts as failed: it uses up a retry, and is archived on its last attempt.
 // Tasks that are parked still wait, and an error is logged.
-func Lock(opts Options) (asynq.MiddlewareFunc, error) { return LockOn(&taskrun.Server{}, opts) }
+func Lock(opts Options) (asynq.MiddlewareFunc, error) {
+	return LockOn(&taskrun.Server{}, opts, taskrun.Group{})
+}
 
-// LockOn is Lock for package attach: a middleware of one of its servers.
-func LockOn(on *taskrun.Server, opts Options) (asynq.MiddlewareFunc, error) {
+// LockOn is Lock for package attach: a middleware of one of its servers, for tasks of a group.
+func LockOn(on *taskrun.Server, opts Options, group taskrun.Group) (asynq.MiddlewareFunc, error) {
 	if err := opts.validate(on); err != nil {
 		return nil, err
 	}
 	l := &lock{
 		Options: opts, Server: on, SlotBudget: budgetOf(on, opts.SlotBudget), opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		limits: taskrun.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
+		group: group, limits: taskrun.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
 	l.backend = locks.Backend(opts.Locker)
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())

@@ -39,7 +39,12 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	r.active.Outdated(ctx, r.keys)
-	r.active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) { r.parked(ctx, held, p) })
+	r.active.Park(held.Key, r.parkOptions(d, held), func(p line.Parked) {
+		r.parked(ctx, held, p)
+		if d.Supersede != nil && !p.Free {
+			r.supersede(ctx, d.Supersede, held.Key)
+		}
+	})
 	return conflict
 }
 
@@ -47,7 +52,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 func (r *run) parkOptions(d Decision, held *locking.HeldError) line.ParkOptions {
 	opts := line.ParkOptions{
 		Also: r.also, Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
-		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
+		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue, Foremost: r.foremost(d.Supersede),
 	}
 	r.seq.park(&opts, d.OnLimit != nil)
 	if r.RedisKeys != nil {

@@ -57,6 +57,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	}
 	running, end := r.cancellable(ctx)
 	defer end(nil)
+	defer r.superseding.handlerReturned()
 	if r.withoutLock {
 		next, err := r.unlessSuperseded(running, next)
 		if err != nil {
@@ -90,13 +91,14 @@ func (r *run) handle(ctx, running context.Context, lease *locking.Lease, next as
 	if err == nil {
 		err = next.ProcessTask(locking.NewContext(lease.Context(running), lease), r.task)
 	}
+	r.superseding.handlerReturned()
 	err = r.cancelled(ctx, running, lease, err)
 	if err == nil && ctx.Err() == nil {
 		locks.Forgive(ctx, r.Stopping, lease)
 	}
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	lost := r.giveBack(ctx, lease, r.seq.stays(ctx, failed, err))
-	if errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+	if _, cancelled := err.(*CancelledError); errors.Is(lost, locking.ErrLost) && !lease.Committed() && !cancelled { //nolint:errorlint // ours
 		err = errors.Join(err, lost)
 	}
 	return err

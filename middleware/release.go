@@ -148,7 +148,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 		r.giveUpKeys(ctx, lease)
 		return
 	}
-	if err := lease.Release(ctx); err != nil {
+	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
 		r.warnOfKept(ctx, lease, err)
 		return
 	}

@@ -32,6 +32,7 @@ type lock struct {
 	backend    string          // of the locker, for the observer
 	toQueue    string          // the queue in which tasks wait; "" for their own queue
 	opts       locking.Options
+	group      taskrun.Group
 	notifyFor  time.Duration // how long a refused attempt subscribes to the release
 	limits     taskrun.Limits
 	order      Order
@@ -78,7 +79,9 @@ type run struct {
 	fetched bool     // it stands for a task that is parked as it is fetched, without a run
 	left    int      // how many retries it has left
 
-	withoutLock bool // it has no keys besides those of its items
+	withoutLock bool         // it has no keys besides those of its items
+	superseding *superseding // that of the task, also in the run of an item
+	own         superseding  // that of the task
 
 	outage   outage // of the lock servers
 	refusals int
@@ -174,7 +177,7 @@ func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
 // list has the reports of the server name what the run holds, from the start of its handler.
 func (r *run) list(lease *locking.Lease, item bool) {
 	r.holding = holdings.Holding{
-		Queue: r.id.Queue, ID: r.id.ID, Type: r.task.Type(), Keys: r.keys, Since: r.began, Item: item, Lease: lease,
+		Queue: r.id.Queue, ID: r.id.ID, Type: r.task.Type(), Keys: r.keys, Since: r.began, Item: item, Lease: lease, Holder: r,
 		Waited: r.refusals > 0 || r.active.Met(r.attempt).Count > 0,
 	}
 	r.reported().Add(&r.holding)

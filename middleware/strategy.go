@@ -54,6 +54,11 @@ type Decision struct {
 	// Retry.
 	WaitUntil time.Time
 
+	// With Park, Supersede, if not nil, has the holders of the task's keys stop, and the task wait before all others: see [Supersede].
+	// It has no effect in order. A strategy of your own should wrap a [Supersede]: without one in its chain a run yields to each task
+	// that supersedes its group, also to one that was refused before it.
+	Supersede *Supersede
+
 	// With Park, Limits and OnLimit work like those of [Requeue].
 	Limits  delayqueue.Limits
 	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error

@@ -2,10 +2,12 @@ package pglock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/railtoken/railtoken/fence"
 	"github.com/railtoken/railtoken/internal/testing/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
@@ -64,4 +66,25 @@ func TestServersOnSeparateDatabasesAreRefused(t *testing.T) {
 	d, other := newDatabase(t), newDatabase(t)
 	again := newLocker(t, open(t, strings.Replace(d.url, "127.0.0.1", "localhost", 1)+"&application_name=again"), pglock.Options{Listen: d.url})
 	locktaskstest.Separate(t, d.locker(t, pglock.Options{}), again, other.locker(t, pglock.Options{}))
+}
+
+// The database refuses the late write of a task that was superseded, in a transaction.
+func TestASupersededTaskWritesNothingLateToPostgres(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	guard, db := fence.SQL{Dialect: fence.Postgres}, d.open(t)
+	d.exec(t, guard.DDL())
+	d.exec(t, "CREATE TABLE accounts (total int)")
+	d.exec(t, "INSERT INTO accounts VALUES (0)")
+	locktaskstest.Supersede(t, func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) },
+		func(ctx context.Context, token fence.Token) error {
+			return guard.Do(ctx, db, []fence.Token{token}, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "UPDATE accounts SET total = total + 1")
+				return err
+			})
+		})
+	var total int
+	if err := db.QueryRowContext(t.Context(), "SELECT total FROM accounts").Scan(&total); err != nil || total != 1 {
+		t.Errorf("the total is %d, %v", total, err)
+	}
 }

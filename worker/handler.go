@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -36,6 +37,10 @@ type Handler[T any] struct {
 	// TTL and MaxHold are as in locking.Options; the worker's values when zero. If the task's timeout (asynq.Timeout,
 	// 30 min by default) is longer than MaxHold, the task may lose its lock while it runs, and a warning is logged.
 	TTL, MaxHold time.Duration
+
+	// Group and OnSuperseded are as in attach.LockOptions: which tasks may supersede those of this type, and what becomes of these.
+	Group        string
+	OnSuperseded middleware.Outcome
 
 	// Unlocked runs the handler without locks, for tasks that need no exclusion.
 	Unlocked bool
@@ -73,8 +78,9 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 				return h.Run(ctx, payload)
 			})))
 	}
-	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold,
-		taskrun.KnownEarly(func(ctx context.Context, task *asynq.Task) ([]string, error) {
+	lock, err := w.attached.LockWith(attach.LockOptions{
+		Strategy: h.Strategy, TTL: h.TTL, MaxHold: h.MaxHold, Group: h.Group, OnSuperseded: h.OnSuperseded,
+		Key: taskrun.KnownEarly(func(ctx context.Context, task *asynq.Task) ([]string, error) {
 			payload, err := h.decode(task)
 			if err != nil {
 				return nil, err
@@ -83,7 +89,8 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 				*run = payload
 			}
 			return h.Keys(payload), nil
-		}))
+		}),
+	})
 	if err != nil {
 		return fmt.Errorf("worker: handler of %q: %w", taskType, err)
 	}

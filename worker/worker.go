@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -93,13 +92,6 @@ func (w *Worker) attach() (err error) {
 	return err
 }
 
-// lock returns the middleware for one handler.
-func (w *Worker) lock(
-	s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc,
-) (asynq.MiddlewareFunc, error) {
-	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})
-}
-
 // leave ends the wait of a task that ends before it has tried to lock its keys: it forwards a wake that the task may
 // have received and, unless it stays there, removes the task from the sequence of its key.
 func (w *Worker) leave(ctx context.Context, stays bool) {
@@ -148,7 +140,7 @@ func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyF
 	if key == nil {
 		h = w.attached.Unlocked(h)
 	} else {
-		lock, err := w.lock(nil, 0, 0, key)
+		lock, err := w.attached.LockWith(attach.LockOptions{Key: key})
 		if err != nil {
 			return fmt.Errorf("worker: handler of %q: %w", pattern, err)
 		}

@@ -184,9 +184,9 @@ func (a *app) join(
 	for _, k := range awaited {
 		row(k.Key).Waiters = k.Waiters
 	}
-	for _, w := range waiters { // the oldest first
+	for _, w := range waiters {
 		for _, key := range append([]string{w.Key}, w.Also...) {
-			if r := row(key); r.oldest.IsZero() {
+			if r := row(key); r.oldest.IsZero() || w.Since.Before(r.oldest) {
 				r.oldest, r.Oldest = w.Since, moment(w.Since)
 			}
 		}

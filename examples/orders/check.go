@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -34,8 +35,13 @@ func (r *run) check(ctx context.Context, s *store, a *archives, ended error, pro
 	for _, e := range entries {
 		done[e.TaskID] = true
 	}
-	for _, o := range r.Orders {
-		for _, id := range []string{auditID(o.ID), allocateID(o.ID)} {
+	for i, o := range r.Orders {
+		ids := []string{auditID(o.ID), allocateID(o.ID)}
+		if isCancelled(i, r.Cancel) {
+			ids = append(ids, cancelID(o.ID))
+		}
+		for _, id := range ids {
+			stopped := fmt.Sprintf("railtoken: cancelled by task %s/", r.ID.cancelQueue())
 			conflict, refused := found.Refused[id]
 			lastErr, failed := found.Failed[id]
 			state, waits := alive[id]
@@ -49,6 +55,8 @@ func (r *run) check(ctx context.Context, s *store, a *archives, ended error, pro
 						id, r.ID.business(conflict.Key), conflict.Holder.Label, conflict.Holder.Since.Format("15:04:05.000"),
 						conflict.Holder.Fence, conflict.RetryAfter.Round(time.Millisecond))
 				}
+			case failed && strings.HasPrefix(lastErr, stopped+cancelID(o.ID)+": "):
+				rep.Superseded++
 			case failed:
 				rep.Lost++
 				rep.note("lost", id, "archived, but not for a conflict: "+lastErr)

@@ -134,7 +134,8 @@ func (c *conflicts) acquired(e middleware.Event) {
 func (c *conflicts) ended(e middleware.Event) (archived bool) {
 	err, ok := errors.AsType[*middleware.ConflictError](e.Err)
 	if !ok {
-		return false
+		_, stopped := errors.AsType[*middleware.CancelledError](e.Err)
+		return stopped
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 // The size of the demo: the busiest of its keys has some 2.5 s of work.
 const demoOrders = 150
 
+// demoCancel is which of its orders are cancelled: one of so many.
+const demoCancel = 10
+
 var demoWork = span{30 * time.Millisecond, 70 * time.Millisecond}
 
 // demo makes the same run twice, without locks and with them, and compares the two.
@@ -22,8 +25,8 @@ func (p *program) demo(ctx context.Context) (int, error) {
 	}
 	fmt.Fprintf(p.out, "%d orders (%s) make %d tasks: each order is audited and allocated, by tasks of two types in two queues.\n"+
 		"A task reads its order, works for %v to %v, and writes the order back. An allocation does the same\n"+
-		"to the sellers of the order, some of which are in great demand.\n",
-		len(orders), source, 2*len(orders), p.Work.Min, p.Work.Max)
+		"to the sellers of the order, some of which are in great demand. Some orders are cancelled, which stops their allocation.\n",
+		len(orders), source, tasksOf(len(orders), p.Cancel), p.Work.Min, p.Work.Max)
 	fmt.Fprintf(p.out, "%d workers with %d slots each; Redis: %s.\n", p.Workers, p.slots(p.env), p.redisName())
 
 	p.headline("1. Without locks")
@@ -83,6 +86,7 @@ func compare(out io.Writer, without, with *report) {
 	row := func(name string, a, b any) { fmt.Fprintf(t, "%s\t%v\t%v\t\n", padded(name), a, b) }
 	row("", "without locks", "with railtoken")
 	row("tasks done", without.Done, with.Done)
+	row("stopped by a cancellation", without.Superseded, with.Superseded)
 	row("tasks lost", without.Lost, with.Lost)
 	row("overlaps: two tasks on one key", without.overlaps(), with.overlaps())
 	row("lost updates", without.Balance.Lost, with.Balance.Lost)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/fence"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -28,7 +29,15 @@ type allocatePayload struct {
 	Parts   []part `json:"parts"`
 }
 
-// handlers works on both types of tasks.
+// cancelPayload is what an order:cancel task carries.
+type cancelPayload struct {
+	OrderID string `json:"order_id"`
+}
+
+// allocations is the group of the handlers that a cancellation stops.
+const allocations = "allocations"
+
+// handlers works on all types of tasks.
 type handlers struct {
 	run     runID
 	store   *store
@@ -49,13 +58,18 @@ func (h *handlers) register(w *worker.Worker) error {
 	}
 	allocate := worker.Handler[allocatePayload]{
 		Run:  h.allocate,
-		Keys: func(p allocatePayload) []string { return keysOf(h.allocateChanges(p)) },
+		Keys: func(p allocatePayload) []string { return keysOf(h.allocateChanges(p)) }, Group: allocations,
+	}
+	cancel := worker.Handler[cancelPayload]{
+		Run:  h.cancel,
+		Keys: func(p cancelPayload) []string { return keysOf(h.cancelChanges(p)) }, Strategy: middleware.Supersede{Group: allocations},
 	}
 	if h.noLock {
 		audit.Keys, audit.Unlocked = nil, true
 		allocate.Keys, allocate.Unlocked = nil, true
+		cancel.Keys, cancel.Unlocked = nil, true
 	}
-	return errors.Join(worker.Handle(w, auditType, audit), worker.Handle(w, allocateType, allocate))
+	return errors.Join(worker.Handle(w, auditType, audit), worker.Handle(w, allocateType, allocate), worker.Handle(w, cancelType, cancel))
 }
 
 // audit checks an order and counts a revision of it.
@@ -63,12 +77,30 @@ func (h *handlers) audit(ctx context.Context, p auditPayload) error {
 	return h.apply(ctx, auditType, h.auditChanges(p))
 }
 
-// allocate reserves the items of an order from its sellers and counts a revision of the order.
+// allocate reserves the items of an order from its sellers and counts a revision of the order, unless the order was cancelled.
 func (h *handlers) allocate(ctx context.Context, p allocatePayload) error {
-	return h.apply(ctx, allocateType, h.allocateChanges(p))
+	changes := h.allocateChanges(p)
+	cancelled, err := h.store.has(ctx, cancelID(p.OrderID))
+	if err != nil {
+		return err
+	}
+	if cancelled {
+		changes = changes[:1]
+		changes[0].Amount = 0
+	}
+	return h.apply(ctx, allocateType, changes)
+}
+
+// cancel notes that an order is cancelled, and counts a revision of it. An allocation that works on it stops before.
+func (h *handlers) cancel(ctx context.Context, p cancelPayload) error {
+	return h.apply(ctx, cancelType, h.cancelChanges(p))
 }
 
 func (h *handlers) auditChanges(p auditPayload) []change {
+	return []change{{Table: ordersTable, ID: p.OrderID, Key: h.run.orderKey(p.OrderID), Amount: 1}}
+}
+
+func (h *handlers) cancelChanges(p cancelPayload) []change {
 	return []change{{Table: ordersTable, ID: p.OrderID, Key: h.run.orderKey(p.OrderID), Amount: 1}}
 }
 

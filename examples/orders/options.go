@@ -25,6 +25,7 @@ type options struct {
 	Workers     int
 	Work        span
 	SingleTry   int
+	Cancel      int
 	Timeline    string
 	DB          string
 	Run         runID
@@ -45,7 +46,7 @@ const defaultConcurrency = 32
 const usage = `orders runs audits and allocations of orders under one lock, and counts what went wrong.
 
 Each order becomes two tasks of different types in different queues. Both lock the order; an allocation also locks the sellers
-that it reserves from. At the end stand a table, a page with the timeline of the keys, and the exit status: 1 on any overlap,
+that it reserves from. A third task cancels an order: it stops the allocation and runs next. At the end stand a table, a page with the timeline of the keys, and the exit status: 1 on any overlap,
 lost update, double effect or lost task.
 
 Redis is taken from the RAILTOKEN_* variables. Without RAILTOKEN_REDIS_ADDR (or _MASTER, or _CLUSTER) one is started inside
@@ -73,6 +74,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	f.IntVar(&o.Workers, "workers", 2, "how many workers this process runs; with 0 it enqueues, leaves the work to -serve processes with the same -run and -db, and waits for its end")
 	f.Var(&o.Work, "work", "how long a task works: `min,max`")
 	f.IntVar(&o.SingleTry, "single-try", 10, "every `n`-th allocation has no retry at all; none with 0")
+	f.IntVar(&o.Cancel, "cancel", 0, "every `n`-th order is cancelled, which stops its allocation; none with 0")
 	f.StringVar(&o.Timeline, "timeline", filepath.Join(os.TempDir(), "orders-timeline.html"), "write the timeline to this `file`; none when empty")
 	f.StringVar(&o.DB, "db", "", "keep the database in this `file`; in a temporary one when empty")
 	f.StringVar((*string)(&o.Run), "run", "", "`name` of the run, for several processes that share queues and database; random when empty")
@@ -99,6 +101,9 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	if o.Demo && !o.given["work"] {
 		o.Work = demoWork
 	}
+	if o.Demo && !o.given["cancel"] {
+		o.Cancel = demoCancel
+	}
 	return o, o.validate()
 }
 
@@ -114,6 +119,9 @@ func (o options) validate() error {
 	}
 	if o.SingleTry < 0 {
 		fault("-single-try is %d: give 0 for none, or every how many allocations", o.SingleTry)
+	}
+	if o.Cancel < 0 {
+		fault("-cancel is %d: give 0 for none, or every how many orders", o.Cancel)
 	}
 	if o.Timeout <= 0 {
 		fault("-timeout is %v: give the time after which to give up", o.Timeout)

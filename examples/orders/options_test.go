@@ -79,7 +79,7 @@ func TestFlagsComeBeforeTheEnvironment(t *testing.T) {
 		if err != nil || cfg.Concurrency != want.concurrency || strategyName(cfg.Strategy) != want.strategy {
 			t.Errorf("%q: concurrency %d, strategy %s, %v", args, cfg.Concurrency, strategyName(cfg.Strategy), err)
 		}
-		if cfg.Queues["audit-test"] != 3 || cfg.Queues["allocate-test"] != 1 || len(cfg.Queues) != 2 {
+		if cfg.Queues["audit-test"] != 3 || cfg.Queues["allocate-test"] != 1 || len(cfg.Queues) != 3 {
 			t.Errorf("queues %v", cfg.Queues)
 		}
 	}

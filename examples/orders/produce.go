@@ -16,6 +16,7 @@ const (
 	producers       = 4 // goroutines that enqueue
 	auditRetries    = 5
 	allocateRetries = 5
+	cancelRetries   = 5
 )
 
 // producer enqueues the tasks of orders.
@@ -25,12 +26,13 @@ type producer struct {
 	// singleTry enqueues every n-th allocation without any retry, so that it meets its conflicts on its last attempt, where
 	// asynq by itself would archive it. None if 0.
 	singleTry int
+	cancel    int // every n-th order is cancelled
 
 	enqueued atomic.Int64
 	already  atomic.Int64 // tasks that were in their queue before
 }
 
-// enqueue adds two tasks for each order, and returns when all are there, ctx has ended, or the first one failed.
+// enqueue adds the tasks of each order, and returns when all are there, ctx has ended, or the first one failed.
 func (p *producer) enqueue(ctx context.Context, orders []order) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -53,18 +55,23 @@ func (p *producer) enqueue(ctx context.Context, orders []order) error {
 	return context.Cause(ctx)
 }
 
-// enqueueOrder adds the two tasks of an order, one right after the other, so that they compete for the order.
+// enqueueOrder adds the tasks of an order, one right after the other, so that they compete for the order.
 func (p *producer) enqueueOrder(ctx context.Context, i int, o order) error {
 	retries := allocateRetries
 	if p.singleTry > 0 && i%p.singleTry == 0 {
 		retries = 0
 	}
-	return errors.Join(
+	errs := []error{
 		p.add(ctx, auditType, auditPayload{OrderID: o.ID, PurchasedAt: o.PurchasedAt, Status: o.Status, ValueCents: o.ValueCents},
 			asynq.Queue(p.run.auditQueue()), asynq.TaskID(auditID(o.ID)), asynq.MaxRetry(auditRetries)),
 		p.add(ctx, allocateType, allocatePayload{OrderID: o.ID, Parts: o.parts()},
 			asynq.Queue(p.run.allocateQueue()), asynq.TaskID(allocateID(o.ID)), asynq.MaxRetry(retries)),
-	)
+	}
+	if isCancelled(i, p.cancel) {
+		errs = append(errs, p.add(ctx, cancelType, cancelPayload{OrderID: o.ID},
+			asynq.Queue(p.run.cancelQueue()), asynq.TaskID(cancelID(o.ID)), asynq.MaxRetry(cancelRetries)))
+	}
+	return errors.Join(errs...)
 }
 
 func (p *producer) add(ctx context.Context, taskType string, payload any, opts ...asynq.Option) error {

@@ -71,7 +71,7 @@ func (p *program) once(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitWrong, err
 	}
-	fmt.Fprintf(p.out, "%d orders (%s), %d tasks.\n%s\n\n", len(orders), source, 2*len(orders), p.describe(r))
+	fmt.Fprintf(p.out, "%d orders (%s), %d tasks.\n%s\n\n", len(orders), source, tasksOf(len(orders), p.Cancel), p.describe(r))
 	if p.embedded && len(orders) > mostEmbedded {
 		fmt.Fprintf(p.out, "The embedded Redis gets slow with so many tasks: this takes minutes. Name a Redis by RAILTOKEN_REDIS_ADDR, and it takes seconds.\n\n")
 	}
@@ -98,8 +98,8 @@ func (p *program) prepare(orders []order, noLock bool) (*run, error) {
 			"so that their reasons could not be checked", len(orders), mostArchived)
 	}
 	r := &run{
-		ID: id, Config: cfg, Workers: p.Workers, Orders: orders, Work: p.Work, NoLock: noLock, SingleTry: p.SingleTry, DB: p.DB,
-		Progress: newProgress(p.errOut, 2*len(orders)),
+		ID: id, Config: cfg, Workers: p.Workers, Orders: orders, Work: p.Work, NoLock: noLock, SingleTry: p.SingleTry, Cancel: p.Cancel, DB: p.DB,
+		Progress: newProgress(p.errOut, tasksOf(len(orders), p.Cancel)),
 	}
 	if r.DB == "" {
 		dir, err := os.MkdirTemp("", "railtoken-orders-")

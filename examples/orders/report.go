@@ -13,6 +13,7 @@ type report struct {
 	Enqueued   int
 	Done       int      // the effect is in the ledger
 	Refused    int      // in the archive, with the conflict as the reason
+	Superseded int      // in the archive, because the order was cancelled
 	Unfinished int      // of a run that was stopped
 	Lost       int      // neither done nor refused nor still to run
 	Example    string   // a reason for a refusal
@@ -80,6 +81,9 @@ func (r *report) print(out io.Writer) {
 	row("tasks enqueued", r.Enqueued)
 	row("done", r.Done)
 	row("refused, with a reason", r.Refused)
+	if r.Superseded > 0 {
+		row("stopped by a cancellation", r.Superseded)
+	}
 	if r.Unfinished > 0 {
 		row("not reached", r.Unfinished)
 	}
@@ -149,7 +153,7 @@ func (r *report) rate() float64 {
 	if r.Duration <= 0 {
 		return 0
 	}
-	return float64(r.Done+r.Refused) / r.Duration.Seconds()
+	return float64(r.Done+r.Refused+r.Superseded) / r.Duration.Seconds()
 }
 
 // nameWidth is the width of the table's first column. tabwriter would align it to the right, like the numbers.

@@ -18,6 +18,7 @@ type run struct {
 	Work      span
 	NoLock    bool
 	SingleTry int
+	Cancel    int // every n-th order is cancelled
 	DB        string
 	Progress  progress
 }
@@ -46,13 +47,13 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 	archives := newArchives(conn, r.ID)
 
 	c := newCrew(r.ID, store, r.Work, r.NoLock)
-	total := 2 * len(r.Orders)
+	total := tasksOf(len(r.Orders), r.Cancel)
 	nudge := c.after(total)
 	if err := c.start(ctx, r.Config, r.Workers); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	producer := &producer{client: client, run: r.ID, singleTry: r.SingleTry}
+	producer := &producer{client: client, run: r.ID, singleTry: r.SingleTry, cancel: r.Cancel}
 	ended := r.produceAndAwait(ctx, producer, func(ctx context.Context) error {
 		return await(ctx, total, nudge, r.Progress, func() (int, error) { return endedTasks(ctx, store, archives, total) })
 	})

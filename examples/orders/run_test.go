@@ -214,3 +214,73 @@ type progressFunc func(ended int)
 
 func (f progressFunc) show(ended int) { f(ended) }
 func (progressFunc) close()           {}
+
+// A cancelled order's allocation is stopped, or it comes after the cancellation and reserves nothing, or it was done before.
+func TestCancelledOrdersKeepTheBooks(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", generateOrders(60, 1))
+	r.Cancel = 3
+	rep, err := r.do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := rep.faults(); len(faults) > 0 || rep.Stopped != nil {
+		t.Errorf("%q, stopped: %v, %q", faults, rep.Stopped, rep.Notes)
+	}
+	if rep.Enqueued != 140 || rep.Done+rep.Superseded != 140 {
+		t.Errorf("%d enqueued, %d done, %d stopped", rep.Enqueued, rep.Done, rep.Superseded)
+	}
+}
+
+func TestACancellationStopsTheAllocation(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", generateOrders(1, 1))
+	r.Cancel, r.Work = 1, span{time.Second, time.Second}
+	s, err := openStore(t.Context(), r.DB, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	client, err := worker.NewClient(r.Config.Redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn := connect(r.Config.Redis)
+	defer conn.Close()
+	c := newCrew(r.ID, s, r.Work, false)
+	if err := c.start(t.Context(), r.Config, 1); err != nil {
+		t.Fatal(err)
+	}
+	p, o := &producer{client: client, run: r.ID}, r.Orders[0]
+	err = p.add(t.Context(), allocateType, allocatePayload{o.ID, o.parts()}, asynq.Queue(r.ID.allocateQueue()), asynq.TaskID(allocateID(o.ID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := func(what string, done func() bool) {
+		t.Helper()
+		for began := time.Now(); !done(); <-time.After(5 * time.Millisecond) {
+			if time.Since(began) > 20*time.Second {
+				t.Fatalf("not within 20 s: %s", what)
+			}
+		}
+	}
+	within("the allocation runs", func() bool { return c.tracker.seen().Runs == 1 })
+	if err := p.add(t.Context(), cancelType, cancelPayload{o.ID}, asynq.Queue(r.ID.cancelQueue()), asynq.TaskID(cancelID(o.ID))); err != nil {
+		t.Fatal(err)
+	}
+	within("the cancellation is done", func() bool {
+		done, err := s.has(t.Context(), cancelID(o.ID))
+		return err == nil && done
+	})
+	if err := c.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := r.check(t.Context(), s, newArchives(conn, r.ID), nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Superseded != 1 || rep.Done != 1 || rep.Lost != 1 { // nobody has enqueued its audit
+		t.Errorf("%d stopped, %d done, %d lost: %q", rep.Superseded, rep.Done, rep.Lost, rep.Notes)
+	}
+}

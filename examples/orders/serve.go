@@ -69,7 +69,7 @@ func (p *program) produce(ctx context.Context) (status int, err error) {
 		return exitUsage, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	producer := &producer{client: client, run: p.Run, singleTry: p.SingleTry}
+	producer := &producer{client: client, run: p.Run, singleTry: p.SingleTry, cancel: p.Cancel}
 	ended := producer.enqueue(ctx, orders)
 	fmt.Fprintf(p.out, "%d orders (%s): %d tasks enqueued for run %s, %d were there already\n",
 		len(orders), source, producer.enqueued.Load(), p.Run, producer.already.Load())

@@ -150,6 +150,14 @@ func (s *store) prepare(ctx context.Context, run runID) error {
 // close closes the file.
 func (s *store) close() error { return s.db.Close() }
 
+// has reports whether the effect of a task is in the ledger.
+func (s *store) has(ctx context.Context, taskID string) (found bool, err error) {
+	if err := s.inLedger.QueryRowContext(ctx, taskID).Scan(&found); err != nil {
+		return false, fmt.Errorf("orders: read the ledger: %w", err)
+	}
+	return found, nil
+}
+
 // claim begins a task: it claims the locks of the rows and reads the rows' counters into the changes, in one short
 // transaction. done reports that the task's effect is already in the ledger, so that there is nothing to do. The error
 // matches fence.ErrFenced if a lock has had a later holder.

@@ -182,7 +182,7 @@ func join(waiters []delayqueue.Waiter, awaited []delayqueue.AwaitedKey, workers 
 		for _, key := range append([]string{w.Key}, w.Also...) {
 			r := row(key)
 			r.Waiters++
-			if r.Oldest.IsZero() {
+			if r.Oldest.IsZero() || w.Since.Before(r.Oldest) {
 				r.Oldest = w.Since
 			}
 		}

@@ -2,6 +2,7 @@ package holdings
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +21,7 @@ type Holding struct {
 	Item            bool
 	Waited          bool // the task was refused a key before
 	Lease           Lease
+	Holder          Holder // nil if it cannot be superseded
 
 	before, after *Holding // in the Set; nil at its ends
 	in            *Set     // nil when it is in none
@@ -76,6 +78,21 @@ func (s *Set) Remove(h *Holding) {
 	}
 	h.in, h.before, h.after = nil, nil, nil
 	s.keys -= len(h.Keys)
+}
+
+// Of returns copies of the holdings that have one of the keys.
+func (s *Set) Of(keys []string) (all []Holding) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := s.oldest; h != nil; h = h.after {
+		if slices.ContainsFunc(h.Keys, func(key string) bool { return slices.Contains(keys, key) }) {
+			all = append(all, *h)
+		}
+	}
+	return all
 }
 
 // Conflict counts a task that was refused a key.

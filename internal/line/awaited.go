@@ -31,7 +31,7 @@ func (a Awaited) Waiting(ctx context.Context, keys []string) (map[string]holding
 	counts, first := make([]*redis.IntCmd, len(keys)), make([]*redis.ZSliceCmd, len(keys))
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, key := range keys {
-			counts[n], first[n] = p.ZCard(ctx, WaitersKey(key)), p.ZRangeWithScores(ctx, WaitersKey(key), 0, 0)
+			counts[n], first[n] = p.ZCard(ctx, WaitersKey(key)), p.ZRangeWithScores(ctx, WaitersKey(key), 0, 1)
 		}
 		return nil
 	})
@@ -41,8 +41,8 @@ func (a Awaited) Waiting(ctx context.Context, keys []string) (map[string]holding
 	found := make(map[string]holdings.Point, len(keys))
 	for n, key := range keys {
 		p := holdings.Point{Waiting: int(counts[n].Val())}
-		if oldest := first[n].Val(); len(oldest) > 0 {
-			p.Oldest = max(time.Since(time.UnixMicro(int64(oldest[0].Score))), 0)
+		for _, early := range first[n].Val() { // the first may have overtaken an older one
+			p.Oldest = max(p.Oldest, time.Since(JoinedAt(early.Score)))
 		}
 		found[key] = p
 	}

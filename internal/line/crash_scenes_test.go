@@ -65,6 +65,10 @@ var scenes = map[string]scene{
 		},
 		conflicts: 1, stranded: 1,
 	}, line.ParkOptions{}),
+	"park before others": parkScene(scene{
+		tasks: map[string]string{"a": "k", "b": "k"},
+		setUp: func(r *rig) { r.Park(r.Delayed("b"), "k") }, conflicts: 1, stranded: 1,
+	}, line.ParkOptions{Foremost: "g"}),
 	"park again": parkScene(scene{
 		tasks:     map[string]string{"a": "k"},
 		setUp:     func(r *rig) { r.Park(r.Delayed("a"), "k") },

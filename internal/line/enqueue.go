@@ -142,7 +142,7 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 		encoded, _ := sent.Args[message].([]byte)
 		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.RetryAfter.Milliseconds(),
 			a.ParkOptions.MaxAge.Milliseconds(),
-			deadlineOf(string(encoded)))
+			deadlineOf(string(encoded)), a.ParkOptions.Foremost)
 	}
 	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%s", len(sent.Keys), len(sent.Args), unique, sent.Function())
 	kind := enqueueKind{head, a.WaitFor != ""}

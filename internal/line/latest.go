@@ -89,18 +89,28 @@ func latestHeader(record, id string) string {
 // The lengths of an ID that asynq makes and of the number of a payload.
 const idSize, numberSize = 36, 16
 
+// readLatest returns the record and the number of a payload of a task with an ID, from its header. ok is false if the header is
+// missing, or that of another task, which a handler has passed on.
+func readLatest(header, id string) (record, number string, ok bool) {
+	of, ours := strings.CutSuffix(header, " "+id)
+	at := strings.LastIndexByte(of, ' ')
+	if !ours || at < 0 || !strings.HasPrefix(of, latestPrefix) {
+		return "", "", false
+	}
+	return of[:at], of[at+1:], true
+}
+
 // BeginLatest notes that the run begins with its payload, under its keys, and returns the task that has begun before with a later one,
 // or the zero Task. header is that of the payload; if it is another task's, which a handler has passed on, it says nothing.
 func (r *Run) BeginLatest(ctx context.Context, header string) (by Task, err error) {
 	if r == nil {
 		return Task{}, nil
 	}
-	of, ours := strings.CutSuffix(header, " "+r.task.ID)
-	at := strings.LastIndexByte(of, ' ')
-	if !ours || at < 0 || !strings.HasPrefix(of, latestPrefix) {
+	record, number, ok := readLatest(header, r.task.ID)
+	if !ok {
 		return Task{}, nil
 	}
-	entry, err := latestRunScript.Run(ctx, r.queue.client, []string{of[:at]}, r.task.Entry(), of[at+1:], latestKept.Milliseconds()).Text()
+	entry, err := latestRunScript.Run(ctx, r.queue.client, []string{record}, r.task.Entry(), number, latestKept.Milliseconds()).Text()
 	if entry != "" {
 		by = taskOf(entry)
 	}

@@ -29,6 +29,7 @@ func (e *Engine) lookAfter() {
 	end := make(chan struct{})
 	e.looks = end
 	e.followCancels()
+	e.followSupersessions()
 	e.pending.Go(func() {
 		tick := time.NewTicker(owedLook)
 		defer tick.Stop()

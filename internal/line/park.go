@@ -53,7 +53,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		names = append(names, there.Hash(), asynqwire.Retry(there.Queue))
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds(), opts.ownMark(), opts.further(), encoded(opts.Record))
+	args = append(args, opts.Waited.Microseconds(), flag(opts.Own), opts.further(), encoded(opts.Record), opts.Foremost)
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}

@@ -88,6 +88,8 @@ type ParkOptions struct {
 
 	// Own says that the key is none of a lock: each wake is for one task, whatever that does.
 	Own bool
+	// Foremost, if not empty, has the task stand before all others that have none: it is the group that it supersedes.
+	Foremost string
 
 	unique   string // its uniqueness lock, if it has one
 	deadline int64  // of the task (s), 0 for none
@@ -106,9 +108,9 @@ type RedisKeys struct {
 // idle returns how long a set of waiters is kept that no task joins.
 func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.RetryAfter).Milliseconds() }
 
-// ownMark returns Own as the scripts are told.
-func (o ParkOptions) ownMark() string {
-	if o.Own {
+// flag returns what scripts are told of an option.
+func flag(set bool) string {
+	if set {
 		return "1"
 	}
 	return ""

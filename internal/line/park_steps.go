@@ -108,7 +108,7 @@ type suspended struct {
 
 // joins returns the arguments of the step that adds the task to a set of waiters.
 func (n suspended) joins(t Task, opts ParkOptions) []any {
-	return []any{t.Entry(), n.place, number(n.Count == 1), opts.MaxWaiters, opts.idle()}
+	return []any{t.Entry(), n.place, number(n.Count == 1 && opts.Foremost == ""), opts.MaxWaiters, opts.idle()}
 }
 
 // suspend ends the run of a task.
@@ -116,7 +116,7 @@ func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOp
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late),
 		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
-		opts.deadline, opts.ownMark(), opts.further()))
+		opts.deadline, flag(opts.Own), opts.further(), opts.Foremost))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()

@@ -67,6 +67,11 @@ type Access[Locker, Options, Lease any] interface {
 	// Grants returns the grants of a lease: one, or several if the lease was joined of others.
 	Grants(lease Lease) []backend.Grant
 
+	// Last has a lease not be handed off to the next caller of this process: others are to have its keys first.
+	Last(lease Lease)
+	// Depose takes the keys of a lease away from its holder in this process, and reports whether the lease could be trusted until then.
+	// The caller releases it.
+	Depose(lease Lease, by, why string) bool
 	// TakeOver takes a key away from its owner, for a lease of the caller (docs/design.md, 3.11). The error matches
 	// locking.ErrHeld if the key is another owner's than expected. After any other error the key may be taken: it is safe
 	// to repeat the call.

@@ -102,14 +102,17 @@ func lockNames(needs Needs) (names []string) {
 	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
+// supersedeChannel is the channel on which tasks ask the holders of their keys to stop.
+const supersedeChannel = "railtoken:supersede"
+
 // deposedChannel is the channel on which holders learn that an operator has taken their key away.
 const deposedChannel = "railtoken:deposed"
 
 // channelsOf returns the channels that the user should be able to use: those of the lock for releases and depositions,
-// and that of asynq for cancellations.
+// that of asynq for cancellations, and that of tasks that supersede others.
 func channelsOf(needs Needs) (channels []string) {
 	if len(needs.Queues) > 0 {
-		channels = append(channels, cancelChannel)
+		channels = append(channels, cancelChannel, supersedeChannel)
 	}
 	if names := lockNames(needs); len(names) > 0 {
 		channels = append(channels, names[0])

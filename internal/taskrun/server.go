@@ -27,6 +27,12 @@ type Server struct {
 	Once   sync.Once
 }
 
+// Group is what other tasks may supersede: the tasks of one or more handlers.
+type Group struct {
+	Name    string // the type of each task when empty
+	Discard bool   // a task that was superseded is deleted instead of archived
+}
+
 // Budget knows which slots of a server are occupied.
 type Budget interface {
 	// Occupy returns a handler whose tasks count as occupying a slot while they run. Those of handlers with locks count

@@ -8,7 +8,7 @@
 --       3 the sequence that it is to join, with how (head.lua), or ''
 --       and for a task that is to wait for a key   4 waiters of the key   5 ID of the task   6 now (ns)
 --       7 its timer (ms)   8 the longest timer (ms), 0 for no limit
---       9 its deadline (s), 0 for none
+--       9 its deadline (s), 0 for none   10 what says why it stands before others, or ''
 --
 -- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the
 -- answer was lost; else 0 or -1. When the n-th lock is there, -1 - n, and nothing is enqueued.
@@ -37,7 +37,7 @@ if #ARGV > A + 3 then
   redis.call('LREM', KEYS[K + 2], 1, id)
   shelve(task, KEYS[K + 3], id, ARGV[A + 6], timer(tonumber(look), 0, tonumber(ARGV[A + 8])), redis.call('HGET', task, 'msg'),
     tonumber(ARGV[A + 9]), unique)
-  note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9], '', '')
+  note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9], '', '', ARGV[A + 10])
   redis.call('HSET', task, 'railtoken:nonce', call)
 end
 return 1

@@ -15,7 +15,7 @@
 --       14 what asynq's message of it ends with there   15 in order, how many stand before it
 --       16 how long ago it was first refused in this run (us)   17 '1' when the key is none of a lock, else ''
 --       18 further keys that it waits for (awaits), or ''; never in order
---       19 all keys of the locks that its next fetch is to take, or ''
+--       19 all keys of the locks that its next fetch is to take, or ''   20 what says why it stands before others, or ''
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
@@ -27,7 +27,7 @@ local home, moved = KEYS[4], 0
 local unique = KEYS[5] ~= task and KEYS[5] or nil
 local locks = ARGV[13] == '' and 10 or 12
 local left, conflicts, first, place, before, us, freed = unpack(suspend(task, ARGV[2], id, now, ARGV[4], waiters, ARGV[6], ARGV[10],
-  ARGV[11], ARGV[16], ARGV[5], ARGV[17], ARGV[18]))
+  ARGV[11], ARGV[16], ARGV[5], ARGV[17], ARGV[18], ARGV[20]))
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
   left, task, home, moved = 'again', KEYS[10], KEYS[11], 1
   local r = recordOf(task)
@@ -106,7 +106,7 @@ end
 if #full > 0 then
   limit = 'total'
 else
-  local behind = conflicts == 1 and 1 or 0
+  local behind = conflicts == 1 and ARGV[20] == '' and 1 or 0
   local joined = join(waiters, entry, place, behind, ARGV[7], ARGV[9])
   if #joined > 3 then
     prune({unpack(joined, 4)})

@@ -67,14 +67,14 @@ end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
-  return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:waiters', 'railtoken:woken')
+  return redis.call('HDEL', task, 'railtoken:wait', 'railtoken:waiters', 'railtoken:woken', 'railtoken:foremost')
 end
 
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
--- this run (us), deadline, '1' when it is a conflict of the program's own, else '', further keys or '') counts a conflict of
--- a task that is there. Returns {conflicts, first conflict (us), place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
+-- this run (us), deadline, '1' when it is a conflict of the program's own, else '', further keys or '', what says why
+-- it stands before others, or '') counts a conflict of a task that is there. Returns {conflicts, first conflict (us), place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
-local function note(task, waiters, retried, look, ago, deadline, own, also)
+local function note(task, waiters, retried, look, ago, deadline, own, also, foremost)
   local r, now = recordOf(task), micros()
   local before, freed = r and r.waiters or '', ''
   if not r or r.retried ~= retried then
@@ -85,7 +85,14 @@ local function note(task, waiters, retried, look, ago, deadline, own, also)
   if r.first <= 0 or r.first > now then
     r.first = now - tonumber(ago)
   end
-  r.conflicts, r.place, r.look, r.deadline = r.conflicts + 1, r.place or r.first, tonumber(look), tonumber(deadline)
+  local had = r.place
+  r.conflicts, r.place, r.look, r.deadline = r.conflicts + 1, had or r.first, tonumber(look), tonumber(deadline)
+  if foremost ~= '' and (not had or redis.call('HGET', task, 'railtoken:foremost') ~= foremost) then
+    r.place = r.first - 4e15 -- below zero, in the order of their first conflicts
+    redis.call('HSET', task, 'railtoken:foremost', foremost)
+  elseif foremost == '' and r.place < 0 and redis.call('HDEL', task, 'railtoken:foremost') == 1 then
+    r.place = r.first -- its strategy is another one now
+  end
   r.own, r.freed, r.waiters, r.also = own == '1', false, before == '' and waiters or before, also
   write(task, r)
   return {r.conflicts, string.format('%.0f', r.first), string.format('%.0f', r.place), before, string.format('%.0f', now), freed}

@@ -110,17 +110,17 @@ end
 
 -- suspend(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, waiters, retry count, its timer
 -- if it is next (ms), longest or 0, how long ago it was first refused in this run (us),
--- deadline, own, further keys: see note) counts a conflict and shelves the task.
+-- deadline, own, further keys, foremost: see note) counts a conflict and shelves the task.
 -- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one, or its hash.
 --       Returns {what resign does, and what note does}. After 'again' that is as it was left, as far as the waiters before.
-local function suspend(task, nonce, id, now, late, waiters, retried, look, longest, ago, deadline, own, also)
+local function suspend(task, nonce, id, now, late, waiters, retried, look, longest, ago, deadline, own, also, foremost)
   local left, message = resign(task, nonce, id, now, late)
   if left ~= 'ok' then
     local met = left == 'again' and recordOf(task) or {conflicts = 0, first = 0, place = 0, waiters = ''}
     return {left, met.conflicts, string.format('%.0f', met.first), string.format('%.0f', met.place), met.waiters, '0'}
   end
   shelve(task, KEYS[4], id, now, timer(tonumber(look), 0, tonumber(longest)), message, tonumber(deadline), KEYS[5] ~= task and KEYS[5] or nil)
-  return {left, unpack(note(task, waiters, retried, look, ago, deadline, own, also))}
+  return {left, unpack(note(task, waiters, retried, look, ago, deadline, own, also, foremost))}
 end
 
 -- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, the record of the task's wait, and the further

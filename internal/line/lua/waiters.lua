@@ -21,6 +21,10 @@ end
 local function join(waiters, entry, place, behind, most, ttl)
   local score = redis.call('ZSCORE', waiters, entry)
   local count = redis.call('ZCARD', waiters)
+  if score and tonumber(place) < 0 and tonumber(score) >= 0 then -- it is among the foremost now
+    score = place
+    redis.call('ZADD', waiters, score, entry)
+  end
   if not score then
     if tonumber(most) > 0 and count >= tonumber(most) then
       return {count, place, '', unpack(redis.call('ZRANDMEMBER', waiters, 3))}

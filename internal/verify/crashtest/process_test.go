@@ -121,7 +121,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	}
 	lock, err := middleware.LockOn(&taskrun.Server{Queue: p.queue, RedisKeys: names, Slots: 8, Stopping: p.stopping}, middleware.Options{
 		Locker: locker, Strategy: s.Strategy, Label: p.name, Key: middleware.PayloadKeys(job.keys), Observer: p.observe,
-	})
+	}, taskrun.Group{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,8 @@ func runChild(dbAddr string, hang bool) error {
 	}
 	if mark := os.Getenv(itemsVariable); mark != "" {
 		err = handleItems(w, db, mark)
+	} else if os.Getenv(supersedeVariable) != "" {
+		err = handleSuperseding(w, db)
 	} else {
 		err = worker.Handle(w, "work", worker.Handler[order]{
 			Keys: func(o order) []string { return []string{o.Order} },

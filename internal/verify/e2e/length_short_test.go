@@ -14,6 +14,7 @@ const (
 	itemed      = 20
 	prices      = 800
 	repriced    = 4 * time.Second
+	superseding = 150
 )
 
 // outageLength is how long Redis is away while tasks wait: make thorough has it be longer than asynq's lease.

@@ -13,6 +13,7 @@ const (
 	itemed      = 40               // tasks of items of a soak
 	prices      = 10_000           // that articles get
 	repriced    = 40 * time.Second // the time in which they do
+	superseding = 1_000            // tasks that supersede each other
 )
 
 // outageLength is how long Redis is away while tasks wait, longer than asynq's lease.

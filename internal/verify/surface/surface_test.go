@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the lists in testdata anew")
 
 // most is how many names a package may export: constants, variables, functions and types.
-var most = map[string]int{"locking": 46, "middleware": 52, "delayqueue": 40, "items": 25, "worker": 45, "fence": 45}
+var most = map[string]int{"locking": 46, "middleware": 53, "delayqueue": 40, "items": 25, "worker": 45, "fence": 45}
 
 const root = "../../.."
 

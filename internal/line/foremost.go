@@ -1,0 +1,118 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/holdings"
+)
+
+// foremostField of a task's hash has the group that the task supersedes: see [ParkOptions].Foremost. The score of such a task among
+// waiters is below zero: the time of its first conflict less foremostBy (us). See note in record.lua.
+const (
+	foremostField = "railtoken:foremost"
+	foremostBy    = 4e15
+)
+
+// JoinedAt returns when a waiter with a score was first refused, if nobody has moved it.
+func JoinedAt(score float64) time.Time {
+	if score < 0 {
+		score += foremostBy
+	}
+	return time.UnixMicro(int64(score))
+}
+
+// Superseded is a task that has ended because another one supersedes it.
+type Superseded struct {
+	Task
+	Type string
+}
+
+const (
+	// SupersededWhy is why a task that was superseded ends.
+	SupersededWhy = "superseded"
+	// mostForemost is how many tasks that wait before others a call looks at, for each key.
+	mostForemost = 1000
+)
+
+// Supersede has a task take the place of others: those that hold its keys are asked to stop, and those that wait for them to supersede the
+// same group, and were refused before it, end: they are archived, or deleted if discard. key is the one that the task waits for; if it does
+// not wait yet, none when empty, no task that waits ends. It makes four calls to Redis, and one for each task that ends.
+func (e *Engine) Supersede(ctx context.Context, key string, s holdings.Supersession, discard bool) (ended []Superseded, err error) {
+	err = e.tellHolders(ctx, s)
+	if key == "" || s.Attempt > 0 { // one that is retried may be older than those
+		return nil, err
+	}
+	// One that runs is left alone: if it holds the key, it is told as a holder.
+	older, errOlder := e.olderThan(ctx, s)
+	errs := []error{err, errOlder}
+	by := Cancellation{By: "task " + Task{s.Queue, s.ID}.String(), Why: SupersededWhy}
+	how := ending{end: ends.End{State: ends.Deleted, Cause: ends.Cancelled, By: by.By, Why: by.Why}}
+	if !discard {
+		how.end.State = ends.Archived
+		how.added = string(protowire.AppendString(protowire.AppendTag(nil, errorField, protowire.BytesType), by.String()))
+	}
+	for _, o := range older {
+		what, _, err := e.end(ctx, o.Task, how)
+		if errs = append(errs, err); what == Ended {
+			ended = append(ended, o)
+		}
+	}
+	return ended, errors.Join(errs...)
+}
+
+// olderThan returns the tasks that wait for keys of a task to supersede the same group, and were refused before it.
+func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older []Superseded, err error) {
+	own, err := e.client.HMGet(ctx, Task{s.Queue, s.ID}.Hash(), WaitField).Result()
+	if err != nil {
+		return nil, err
+	}
+	first := ParseWait(own[0]).First
+	if first.IsZero() { // it waits no more
+		return nil, nil
+	}
+	waiting := make([]*redis.StringSliceCmd, len(s.Keys))
+	if _, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range s.Keys {
+			waiting[i] = p.ZRangeByScore(ctx, WaitersKey(key), &redis.ZRangeBy{Min: "-inf", Max: "(0", Count: mostForemost})
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var entries []string
+	for _, some := range waiting {
+		entries = append(entries, some.Val()...)
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	fields := make([]*redis.SliceCmd, len(entries))
+	if _, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, entry := range entries {
+			fields[i] = p.HMGet(ctx, taskOf(entry).Hash(), foremostField, WaitField, asynqwire.MessageField)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i, found := range fields {
+		t := taskOf(entries[i])
+		group, _ := found.Val()[0].(string)
+		message, _ := found.Val()[2].(string)
+		task := taskIn(message)
+		if group != s.Group || task == nil || !ParseWait(found.Val()[1]).First.Before(first) {
+			continue
+		}
+		if newer, known := IsNewerPayload(s.ID, s.Headers, t.ID, task.Headers()); newer || !known {
+			older = append(older, Superseded{t, task.Type()})
+		}
+	}
+	return older, nil
+}
