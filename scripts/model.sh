@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the models exhaustively, fence.pml (fencing tokens on Redlock), depose.pml (a key is taken from its holder) and fused.pml (locks in
-# asynq's own scripts): the protocol must hold, each wrong variant must fail.
+# Checks the models exhaustively, fence.pml (fencing tokens on Redlock), depose.pml (a key is taken from its holder), latest.pml (only the
+# latest payload runs) and fused.pml (locks in asynq's own scripts): the protocol must hold, each wrong variant must fail.
 # model.sh NAME... runs only the configurations whose names begin so.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -196,6 +196,28 @@ check depose-m10-minority-undone fails EXCLUSION -DNODES=3 -DTRIES=1 -DPROPS=1 -
 check depose-m11-unmarked fails GONE -DNODES=3 -DTRIES=1 -DPROPS=1 -DMUTANT=11
 check depose-m12-marked-there fails GONE -DNODES=3 -DTRIES=1 -DPROPS=1 -DRETAKE=1 -DMUTANT=12
 check depose-m13-floor-early fails NEXT -DNODES=3 -DTRIES=1 -DPROPS=1 -DMUTANT=13
+
+model=$models/latest.pml
+
+# The protocol of docs/design.md, 5.9.
+check latest-4-payloads holds - -DPAYLOADS=4
+check latest-2-runs holds - -DRUNS=2 -DBUDGET=3
+check latest-stale holds - -DPAYLOADS=3 -DRUNS=2 -DSTALE=1
+check latest-deleted holds - -DPAYLOADS=3 -DDELETED=1
+
+# The model does reach what it is about: "fails" means reached.
+check latest-r-replaced fails REPLACED -DREACH=1
+check latest-r-beside fails BESIDE -DREACH=2
+check latest-r-yielded fails YIELDED -DREACH=3
+check latest-r-late fails LATE -DREACH=4
+
+# Protocols known to be wrong.
+check latest-m01-no-check fails ORDER -DPAYLOADS=3 -DMUTANT=1
+check latest-m02-number-beside fails ORDER -DPAYLOADS=3 -DMUTANT=2
+check latest-m03-into-runs fails LAST -DPAYLOADS=3 -DMUTANT=3
+check latest-m04-two-steps fails LAST -DPAYLOADS=3 -DMUTANT=4
+check latest-m05-to-accepted fails YIELDS_TO_ONE_THAT_HAS_BEGUN -DPAYLOADS=3 -DMUTANT=5
+check latest-m06-into-over fails LAST -DPAYLOADS=3 -DMUTANT=6
 
 model=$models/fused.pml
 
