@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,8 +74,10 @@ type soak struct {
 	tasks            int
 	kills            time.Duration
 	server, dbServer *redistest.Server
-	client, db       *redis.Client
+	client           redis.UniversalClient
+	db               *redis.Client
 	queues           []string
+	namespace        string // of all names, and of a user who may use no others; none when empty
 	workers          []*child
 	started          int // workers
 }
@@ -94,6 +97,47 @@ func TestASoakOfKilledWorkersDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 				server: server, dbServer: dbServer, client: server.Client(t), db: dbServer.Client(t), queues: []string{"audit", "allocate"},
 			}
 			s.run(rand.New(rand.NewPCG(*soakSeed, 0)))
+		})
+	}
+}
+
+// Two soaks with the same queues, keys and tasks share a Redis, each in a namespace and with a user who may use no other names.
+func TestTwoSoaksInNamespacesShareNothing(t *testing.T) {
+	t.Parallel()
+	for _, order := range []middleware.Order{middleware.BestEffort, middleware.FIFO} {
+		t.Run(order.String(), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			root := server.Client(t)
+			t.Run("side by side", func(t *testing.T) {
+				for _, namespace := range []string{"shop-a", "shop-b"} {
+					if err := root.Do(t.Context(), "ACL", "SETUSER", namespace, "on", ">"+namespace, "~"+namespace+":*", "&"+namespace+":*",
+						"+@all", "-@dangerous", "+info", "+keys").Err(); err != nil {
+						t.Fatal(err)
+					}
+					plain := server.Client(t, func(o *redis.Options) { o.Username, o.Password = namespace, namespace })
+					client, err := attach.Namespaced(plain, namespace, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = client.Close() })
+					t.Run(namespace, func(t *testing.T) {
+						t.Parallel()
+						tasks, dbServer := *soakTasks/2, redistest.Start(t)
+						s := &soak{
+							T: t, soakMode: soakMode{share: 2, recorded: true, order: order}, tasks: tasks, kills: max(*soakKills/2, 2**soakEvery),
+							server: server, dbServer: dbServer, client: client, db: dbServer.Client(t), queues: []string{"audit", "allocate"},
+							namespace: namespace,
+						}
+						s.run(rand.New(rand.NewPCG(*soakSeed, 0)))
+					})
+				}
+			})
+			for _, name := range root.Keys(t.Context(), "*").Val() {
+				if !strings.HasPrefix(name, "shop-a:") && !strings.HasPrefix(name, "shop-b:") {
+					t.Errorf("%s is in no namespace", name)
+				}
+			}
 		})
 	}
 }
@@ -254,6 +298,10 @@ func (s *soak) start() *child {
 	env := []string{
 		"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", changedVariable + "=" + changed,
 		orderVariable + "=" + s.order.String(),
+	}
+	if s.namespace != "" {
+		env = append(env, "RAILTOKEN_NAMESPACE="+s.namespace, "RAILTOKEN_NAMESPACE_TASKS=true", "RAILTOKEN_REDIS_USERNAME="+s.namespace,
+			"RAILTOKEN_REDIS_PASSWORD="+s.namespace)
 	}
 	if *soakFleet != "" && s.started%2 == 0 {
 		return startProgram(s.T, *soakFleet, s.server.Addr(), s.dbServer.Addr(), false, env...)
