@@ -91,10 +91,17 @@ func TestAnOlderPayloadThatComesBackDoesNotRun(t *testing.T) {
 		message := client.HGet(p.Context(), task.Hash(), "msg").Val()
 		p.replaces(old, "new", attach.Latest{})
 		p.run()
-		p.runs("new", errors.New("fails"))
-		p.settled(old, asynq.TaskStateRetry)
+		if got := receive(p, p.began); got != "new" {
+			p.Fatalf("price %s runs", got)
+		}
+		ok(p.T, p.inspect.PauseQueue(old.Queue)) // its retry does not run before it has the old message
+		p.results <- errors.New("fails")
+		p.until("it is retried", func() bool {
+			info, err := p.inspect.GetTaskInfo(old.Queue, old.ID)
+			return err == nil && info.State != asynq.TaskStateActive
+		})
 		ok(p.T, client.HSet(p.Context(), task.Hash(), "msg", message).Err())
-		ok(p.T, p.inspect.RunTask(old.Queue, old.ID))
+		ok(p.T, p.inspect.UnpauseQueue(old.Queue))
 		p.until("it is done", func() bool { _, err := p.inspect.GetTaskInfo(old.Queue, old.ID); return err != nil })
 		if len(p.began) > 0 {
 			p.Errorf("price %s runs", <-p.began)
