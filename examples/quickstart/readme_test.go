@@ -22,7 +22,7 @@ func TestReadmeShowsWhatCompiles(t *testing.T) {
 	var sources []string
 	for _, name := range []string{
 		"main.go", "locks_test.go", "../../worker/example_order_test.go", "../../worker/example_inside_test.go", "../attach/attached/main.go", "../webshop/main.go",
-		"../../attach/example_test.go", "../../attach/example_order_test.go", "../../items/example_test.go",
+		"../../attach/example_test.go", "../../attach/example_order_test.go", "../../attach/example_latest_test.go", "../../items/example_test.go",
 	} {
 		sources = append(sources, read(t, name))
 	}
