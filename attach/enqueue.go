@@ -206,7 +206,7 @@ func (p *Producer) decide(
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
 			if d.Supersede != nil {
-				p.supersede(ctx, task, add.Keys, held.Key, t, d.Supersede)
+				p.supersede(ctx, supersession(task, add.Keys, t, d.Supersede), held.Key)
 			}
 			// The key may have been released before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, taskrun.NotifyFor+d.Delay)

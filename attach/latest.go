@@ -34,8 +34,8 @@ const Superseded middleware.EventKind = taskrun.Superseded
 // of the payload before. If Redis has lost the record of the newest task, which it keeps for 48 h longer than Most, each task runs.
 // Servers on asynq's own client, and of earlier versions, run every task. The task has a header of railtoken's.
 //
-// Unique, TaskID, Group, ProcessIn and ProcessAt contradict it: with them, with EnqueueInOrder, and with WhenHeld unless for Supersede, the error says so, and
-// nothing is enqueued. As an option of asynq.NewTask, asynq.Client or a Scheduler it has no effect.
+// Unique, TaskID, Group, ProcessIn and ProcessAt contradict it, and so do EnqueueInOrder and each WhenHeld but that of
+// [middleware.Supersede]: the error says so, and nothing is enqueued. As an option of asynq.NewTask, asynq.Client or a Scheduler it has no effect.
 type Latest struct {
 	// Quiet is how long after the last call the task is due: at once when zero. asynq rounds it up to whole seconds, and looks
 	// for tasks that are due each asynq.Config.DelayedTaskCheckInterval (5 s by default).
@@ -137,7 +137,7 @@ func (p *Producer) enqueueLatest(
 		})
 	}
 	if err == nil && supersedes {
-		p.supersede(ctx, task, keys, "", delayqueue.Task(placed.Task), supersede.Decide(middleware.Conflict{}).Supersede)
+		p.tellHolders(ctx, supersession(task, keys, delayqueue.Task(placed.Task), &supersede))
 	}
 	return info, err
 }

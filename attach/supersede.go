@@ -37,24 +37,37 @@ func foremost(task *asynq.Task, s *middleware.Supersede) string {
 	return cmp.Or(s.Group, task.Type())
 }
 
-// supersede has the holders of a task's keys stop, and ends the tasks that wait for the key to do the same, unless key is empty. What fails
-// here is done when the task is refused the next time.
-func (p *Producer) supersede(
-	ctx context.Context, task *asynq.Task, keys []string, key string, t delayqueue.Task, how *middleware.Supersede,
-) {
+// supersession returns what a task asks for, which this Producer has enqueued.
+func supersession(task *asynq.Task, keys []string, t delayqueue.Task, how *middleware.Supersede) holdings.Supersession {
+	return holdings.Supersession{Keys: keys, Group: foremost(task, how), Queue: t.Queue, ID: t.ID, Grace: how.Grace}
+}
+
+// supersede has the holders of keys stop, and ends the tasks that wait for them to do the same. key is the one that the task waits for. What
+// fails here is done when the task is refused the next time.
+func (p *Producer) supersede(ctx context.Context, s holdings.Supersession, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	ended, err := p.engine().Supersede(ctx, key, holdings.Supersession{
-		Keys: keys, Group: cmp.Or(how.Group, task.Type()), Queue: t.Queue, ID: t.ID, Grace: how.Grace,
-	}, false)
-	if err != nil {
-		p.opts.Logger.WarnContext(ctx, "tasks were not told that they are superseded; they are told when the task is refused again",
-			"task", t.String(), "error", logsafe.Error(err))
-	}
+	ended, err := p.engine().Supersede(ctx, s, false)
+	p.warnOfUntold(ctx, s, err)
+	next := delayqueue.Task{Queue: s.Queue, ID: s.ID}
 	for _, one := range ended {
 		tell(ctx, p.opts.Observer, p.opts.Logger, &middleware.Event{
-			Kind: middleware.Ended, Task: delayqueue.Task(one.Task), Type: one.Type, Keys: keys, Key: key,
-			Err: &middleware.CancelledError{By: "task " + t.String(), Why: line.SupersededWhy, Next: t},
+			Kind: middleware.Ended, Task: delayqueue.Task(one.Task), Type: one.Type, Keys: s.Keys, Key: key,
+			Err: &middleware.CancelledError{By: "task " + next.String(), Why: line.SupersededWhy, Next: next},
 		})
+	}
+}
+
+// tellHolders has the holders of keys stop for a task that does not wait yet.
+func (p *Producer) tellHolders(ctx context.Context, s holdings.Supersession) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	p.warnOfUntold(ctx, s, p.engine().TellHolders(ctx, s))
+}
+
+func (p *Producer) warnOfUntold(ctx context.Context, s holdings.Supersession, err error) {
+	if err != nil {
+		p.opts.Logger.WarnContext(ctx, "tasks were not told that they are superseded; they are told when the task is refused again",
+			"task", line.Task{Queue: s.Queue, ID: s.ID}.String(), "error", logsafe.Error(err))
 	}
 }

@@ -65,8 +65,7 @@ func TestAMessageOfATaskThatDoesNotWaitIsIgnored(t *testing.T) {
 		ok(o.T, o.inspect.ArchiveTask(ended.Queue, ended.ID))
 		engine := (*line.Engine)(o.attached.Queue())
 		for _, id := range []string{"unknown", ended.ID} {
-			_, err := engine.Supersede(o.Context(), "", holdings.Supersession{Keys: []string{theOrder}, Group: "allocation", Queue: "default", ID: id}, false)
-			ok(o.T, err)
+			ok(o.T, engine.TellHolders(o.Context(), holdings.Supersession{Keys: []string{theOrder}, Group: "allocation", Queue: "default", ID: id}))
 		}
 		o.goesOn(allocation)
 		cancel := o.put("cancel", "")
@@ -142,10 +141,9 @@ func TestATaskInOrderIsNotSuperseded(t *testing.T) {
 	holder := receive(t, began)
 	waits := r.enqueue("order:7")
 	r.settled(waits, asynq.TaskStateRetry)
-	_, err := (*line.Engine)(a.Queue()).Supersede(t.Context(), "", holdings.Supersession{
+	ok(t, (*line.Engine)(a.Queue()).TellHolders(t.Context(), holdings.Supersession{
 		Keys: []string{theOrder}, Group: "test", Queue: waits.Queue, ID: waits.ID,
-	}, false)
-	ok(t, err)
+	}))
 	(&orders{rig: r}).goesOn(run{ctx: holder})
 	ends <- nil
 	receive(t, began)

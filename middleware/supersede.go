@@ -96,7 +96,7 @@ func (r *run) supersede(ctx context.Context, how *Supersede, key string) {
 	s := holdings.Supersession{
 		Keys: r.keys, Group: r.supersededGroup(how), Queue: r.id.Queue, ID: r.id.ID, Grace: how.Grace, Attempt: r.attempt, Headers: r.task.Headers(),
 	}
-	ended, err := r.engine().Supersede(ctx, key, s, r.group.Discard)
+	ended, err := r.engine().Supersede(ctx, s, r.group.Discard)
 	if err != nil {
 		r.Logger.WarnContext(ctx, "tasks were not told that they are superseded; they are told when the task is refused again", "task",
 			r.id.String(), "error", logsafe.Error(err))

@@ -1,15 +1,21 @@
 package middleware
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/taskrun"
+	"github.com/railtoken/railtoken/locking"
 )
 
 // latest returns the headers of a payload of which only the latest is to run.
@@ -53,6 +59,49 @@ func TestWhoYieldsToWhom(t *testing.T) {
 		}
 		if got := r.yieldsTo(s); got != tt.yields {
 			t.Errorf("%s: yields %v, want %v", name, got, tt.yields)
+		}
+	}
+}
+
+// What a handler has done counts once it has returned, although its Grace may end at that very moment. Of two tasks the shorter Grace counts.
+func TestTheGraceEndsWithTheHandler(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	for name, returns := range map[string]func(s *superseding, lease *locking.Lease){
+		"the task": func(s *superseding, _ *locking.Lease) { s.handlerReturned() }, "its item": (*superseding).itemReturned, "none": nil,
+	} {
+		lease, err := single.Acquire(t.Context(), []string{name}, locking.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, end := context.WithCancelCause(t.Context())
+		r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil)}
+		r.own.end, r.superseding = end, &r.own
+		s := holdings.Supersession{Group: "test", Grace: time.Hour}
+		r.Supersede(s, lease)
+		if returns == nil {
+			s.Grace = time.Millisecond
+			r.Supersede(s, lease)
+			<-lease.Done()
+			if loss, ok := errors.AsType[*locking.LostError](lease.Err()); !ok || loss.Reason != locking.LossDeposed {
+				t.Errorf("%s: the lease has %v", name, lease.Err())
+			}
+			continue
+		}
+		returns(r.superseding, lease)
+		r.depose(supersededBy(s), s, lease) // as its timer does
+		if lease.Err() != nil {
+			t.Errorf("%s: the lease has %v", name, lease.Err())
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

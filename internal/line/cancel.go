@@ -45,6 +45,16 @@ func (c Cancellation) String() string {
 	return text
 }
 
+// ending returns how a task ends that does not run.
+func (c Cancellation) ending() ending {
+	how := ending{end: ends.End{State: ends.Deleted, Cause: ends.Cancelled, By: c.By, Why: c.Why}}
+	if !c.Discard {
+		how.end.State = ends.Archived
+		how.added = string(protowire.AppendString(protowire.AppendTag(nil, errorField, protowire.BytesType), c.String()))
+	}
+	return how
+}
+
 const cancelledBy = "railtoken: cancelled by "
 
 // CancellationIn returns the cancellation that the last error of a task tells of. It takes what is before the first colon for the
@@ -73,11 +83,8 @@ func (e *Engine) Cancel(ctx context.Context, t Task, c Cancellation) (string, er
 	if err != nil {
 		return "", err
 	}
-	how := ending{word: string(word), end: ends.End{State: ends.Deleted, Cause: ends.Cancelled, By: c.By, Why: c.Why}}
-	if !c.Discard {
-		how.end.State = ends.Archived
-		how.added = string(protowire.AppendString(protowire.AppendTag(nil, errorField, protowire.BytesType), c.String()))
-	}
+	how := c.ending()
+	how.word = string(word)
 	what, run, err := e.end(ctx, t, how)
 	switch {
 	case err != nil || what != Told:

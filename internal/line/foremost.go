@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
-	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/holdings"
 )
 
@@ -41,25 +39,19 @@ const (
 	mostForemost = 1000
 )
 
-// Supersede has a task take the place of others: those that hold its keys are asked to stop, and those that wait for them to supersede the
-// same group, and were refused before it, end: they are archived, or deleted if discard. key is the one that the task waits for; if it does
-// not wait yet, none when empty, no task that waits ends. It makes four calls to Redis, and one for each task that ends.
-func (e *Engine) Supersede(ctx context.Context, key string, s holdings.Supersession, discard bool) (ended []Superseded, err error) {
-	err = e.tellHolders(ctx, s)
-	if key == "" || s.Attempt > 0 { // one that is retried may be older than those
-		return nil, err
+// Supersede has a task that waits take the place of others: those that hold its keys are asked to stop, and those that wait for them to
+// supersede the same group, and were refused before it, end: they are archived, or deleted if discard. It makes four calls to Redis, and
+// one for each task that ends.
+func (e *Engine) Supersede(ctx context.Context, s holdings.Supersession, discard bool) (ended []Superseded, err error) {
+	errs := []error{e.TellHolders(ctx, s)}
+	if s.Attempt > 0 { // one that is retried may be older than those that wait
+		return nil, errs[0]
 	}
-	// One that runs is left alone: if it holds the key, it is told as a holder.
-	older, errOlder := e.olderThan(ctx, s)
-	errs := []error{err, errOlder}
-	by := Cancellation{By: "task " + Task{s.Queue, s.ID}.String(), Why: SupersededWhy}
-	how := ending{end: ends.End{State: ends.Deleted, Cause: ends.Cancelled, By: by.By, Why: by.Why}}
-	if !discard {
-		how.end.State = ends.Archived
-		how.added = string(protowire.AppendString(protowire.AppendTag(nil, errorField, protowire.BytesType), by.String()))
-	}
+	older, err := e.olderThan(ctx, s)
+	errs = append(errs, err)
+	by := Cancellation{Discard: discard, By: "task " + Task{s.Queue, s.ID}.String(), Why: SupersededWhy}
 	for _, o := range older {
-		what, _, err := e.end(ctx, o.Task, how)
+		what, _, err := e.end(ctx, o.Task, by.ending()) // one that runs is left alone: if it holds a key, it is told as a holder
 		if errs = append(errs, err); what == Ended {
 			ended = append(ended, o)
 		}

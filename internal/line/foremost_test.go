@@ -21,7 +21,7 @@ func (r *rig) before(t line.Task, group string, keys ...string) line.Parked {
 // supersedes has a task that waits for keys supersede a group, and returns the tasks that have ended.
 func (r *rig) supersedes(t line.Task, group string, keys ...string) (ended []string) {
 	r.Helper()
-	all, err := r.Engine.Supersede(r.Context(), r.key(keys[0]), holdings.Supersession{Keys: r.keysOf(keys), Group: group, Queue: t.Queue, ID: t.ID}, false)
+	all, err := r.Engine.Supersede(r.Context(), holdings.Supersession{Keys: r.keysOf(keys), Group: group, Queue: t.Queue, ID: t.ID}, false)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -21,8 +21,8 @@ type supersessionMessage struct {
 	Grace int64    `json:"grace"` // ms
 }
 
-// tellHolders asks the runs that hold one of the keys to stop, whichever attached process they are in.
-func (e *Engine) tellHolders(ctx context.Context, s holdings.Supersession) error {
+// TellHolders asks the runs that hold one of the keys to stop, whichever attached process they are in. It makes one call to Redis.
+func (e *Engine) TellHolders(ctx context.Context, s holdings.Supersession) error {
 	m := supersessionMessage{Group: []byte(s.Group), By: []byte(Task{s.Queue, s.ID}.Entry()), Grace: s.Grace.Milliseconds()}
 	for _, key := range s.Keys {
 		m.Keys = append(m.Keys, []byte(key))
