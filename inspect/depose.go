@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,9 @@ const (
 	takenFor = 30 * time.Second
 	// finish bounds the steps after the Floor, which are taken even if the caller gives up.
 	finish = 5 * time.Second
+	// patience is how long a lock server may take to answer, where it is not set: an operator calls once, with new
+	// connections, and often because a server is slow.
+	patience = time.Second
 )
 
 // Depose takes a key away from its holder, safely, and returns the floor: a fencing token that is larger than all those
@@ -91,7 +95,8 @@ const (
 //
 // If two operators depose a holder at once, both succeed, and the second one releases the key, after its own Floor.
 //
-// With several lock servers a majority must take part; the error names those that did not. If the holder has several
+// With several lock servers a majority must take part; the error names those that did not. Each has a second to answer,
+// or a quarter of MaxTTL if that is less, unless NodeTimeout of [Options].Redlock says otherwise. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
 func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor int64, err error) {
 	if err := d.Validate(); err != nil {
@@ -214,7 +219,11 @@ func (i *Inspector) takingLocker() (locking.Locker, error) {
 		return i.locker, nil
 	}
 	if len(i.opts.Nodes) > 0 {
-		redlock, err := locking.NewRedlock(i.opts.Nodes, i.opts.Redlock)
+		opts := i.opts.Redlock
+		if opts.NodeTimeout == 0 {
+			opts.NodeTimeout = min(patience, cmp.Or(opts.MaxTTL, opts.FenceTTL, defaultMaxTTL)/4)
+		}
+		redlock, err := locking.NewRedlock(i.opts.Nodes, opts)
 		if err != nil {
 			return nil, err
 		}
