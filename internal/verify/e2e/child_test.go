@@ -131,7 +131,10 @@ const orderVariable = "E2E_ORDER"
 
 // runAttached is such a worker process.
 func runAttached(ctx context.Context, db *redis.Client, changed string) error {
-	client := redis.NewClient(&redis.Options{Addr: os.Getenv("RAILTOKEN_REDIS_ADDR")})
+	_, client, err := fromEnvironment()
+	if err != nil {
+		return err
+	}
 	defer client.Close()
 	opts := attach.Options{TTL: 2 * time.Second, AllowUnknownAsynq: len(kinds[changed]) > 0, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if changed == plainLocks {
@@ -290,6 +293,7 @@ func startProgram(t *testing.T, exe, redisAddr, dbAddr string, hang bool, env ..
 	name := fmt.Sprint("worker-", childNumber.Add(1))
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), childVariable+"="+dbAddr, "RAILTOKEN_REDIS_ADDR="+redisAddr, nameVariable+"="+name)
+	cmd.Env = append(cmd.Env, namespaceVariables(*suiteNamespace)...)
 	if hang {
 		cmd.Env = append(cmd.Env, hangVariable+"=1")
 	}

@@ -29,7 +29,9 @@ func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 			t.Parallel()
 			const orders, each = 20, clustered
 			cluster := redistest.StartCluster(t, 3)
-			client, db := cluster.Client(t), redistest.Start(t).Client(t)
+			admit(t, cluster.Nodes()...)
+			share(t, cluster.Client(t))
+			client, db := named(t, cluster.Client(t)), redistest.Start(t).Client(t)
 			// The tasks of one key are on different servers, and its lock may be on a third.
 			on := func(queue string) int {
 				return int(client.ClusterKeySlot(t.Context(), "asynq:{"+queue+"}:pending").Val()) * 3 / 16384
@@ -38,7 +40,7 @@ func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 				t.Fatalf("both queues are on server %d: this shows nothing", a)
 			}
 			w, producer := newWorker(t, worker.Config{
-				Redis: worker.Redis{Cluster: cluster.Addrs()}, Queues: map[string]int{"audit": 1, "invoice": 1}, LockTTL: 2 * time.Second,
+				Redis: inNamespace(worker.Redis{Cluster: cluster.Addrs()}), Queues: map[string]int{"audit": 1, "invoice": 1}, LockTTL: 2 * time.Second,
 				Strategy: c.strategy,
 			}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 			enqueue(t, producer, "audit", orders, each, asynq.MaxRetry(c.retries))

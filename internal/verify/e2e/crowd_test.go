@@ -11,7 +11,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -25,14 +24,14 @@ const crowdIdle = 20 * time.Second
 // With all defaults, every task that finds its key held runs once after the release, and none is archived, however many they are.
 func TestACrowdOnOneHeldKeyRunsToTheLast(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	client := server.Client(t)
+	server := startShared(t)
+	client := named(t, server.Client(t))
 	tasks := *crowdTasks
 	held, release := make(chan struct{}), make(chan struct{})
 	ran := make([]atomic.Int32, tasks+1)
 	var parked, done, refused atomic.Int64
 	cfg := worker.Config{
-		Redis: worker.Redis{Addr: server.Addr()},
+		Redis: at(server),
 		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Refused {
 				refused.Add(1)

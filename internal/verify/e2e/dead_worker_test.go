@@ -15,10 +15,10 @@ import (
 // for 300 ms each 20 s.
 func TestADeadWorkersTaskIsRecoveredBesideAFailingNetwork(t *testing.T) {
 	t.Parallel()
-	server, database := redistest.Start(t), redistest.Start(t)
+	server, database := startShared(t), redistest.Start(t)
 	db := database.Client(t)
 	network := redistest.NewProxy(t, server.Addr())
-	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
+	producer, err := worker.NewClient(at(server))
 	if err != nil {
 		t.Fatal(err)
 	}

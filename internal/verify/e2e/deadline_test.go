@@ -7,7 +7,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -18,10 +17,10 @@ func TestATaskWhoseDeadlineHasPassedInLineHoldsUpNobody(t *testing.T) {
 	for name, inOrder := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO, "strict FIFO": middleware.StrictFIFO} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			server := startShared(t)
 			began, end, last := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			w, producer := newWorker(t, worker.Config{
-				Redis: worker.Redis{Addr: server.Addr()}, Strategy: middleware.Requeue{Order: inOrder}, LockTTL: 2 * time.Second,
+				Redis: at(server), Strategy: middleware.Requeue{Order: inOrder}, LockTTL: 2 * time.Second,
 				RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
 			}, func(_ context.Context, o order) error {
 				switch o.Task {
@@ -46,7 +45,7 @@ func TestATaskWhoseDeadlineHasPassedInLineHoldsUpNobody(t *testing.T) {
 			deadline := time.Now().Add(3 * time.Second)
 			put("late", asynq.Deadline(deadline))
 			put("last")
-			client := server.Client(t)
+			client := named(t, server.Client(t))
 			until(t, "both are parked", func() bool { return client.ZCard(t.Context(), "asynq:{default}:retry").Val() == 2 })
 			until(t, "the deadline has passed", func() bool { return time.Now().After(deadline) })
 			close(end)

@@ -14,7 +14,7 @@ import (
 
 // logIfFailed logs, when the test has failed, what Redis has of a key and of the tasks that are left in some queues,
 // and the log of the workers. Defer it, so that it is called before the workers shut down.
-func logIfFailed(t *testing.T, client, db *redis.Client, log *lines, queues []string, key string) {
+func logIfFailed(t *testing.T, client redis.UniversalClient, db *redis.Client, log *lines, queues []string, key string) {
 	t.Helper()
 	if !t.Failed() {
 		return

@@ -34,10 +34,10 @@ func TestASoakOfItemsLeavesTheStockExact(t *testing.T) {
 	for _, mark := range []string{"mark", "none"} {
 		t.Run(mark, func(t *testing.T) {
 			t.Parallel()
-			server, dbServer := redistest.Start(t), redistest.Start(t)
+			server, dbServer := startShared(t), redistest.Start(t)
 			s := &itemsSoak{
 				soak: soak{
-					T: t, server: server, dbServer: dbServer, client: server.Client(t), db: dbServer.Client(t),
+					T: t, server: server, dbServer: dbServer, client: named(t, server.Client(t)), db: dbServer.Client(t),
 					queues: []string{"audit", "allocate"},
 				},
 				mark: mark,
@@ -82,7 +82,7 @@ func (s *itemsSoak) run(random *rand.Rand) {
 
 func (s *itemsSoak) enqueue(random *rand.Rand) {
 	s.Helper()
-	producer, err := worker.NewClient(worker.Redis{Addr: s.server.Addr()})
+	producer, err := worker.NewClient(at(s.server))
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 func TestTheLatestPriceOfEachArticleRunsLast(t *testing.T) {
 	t.Parallel()
 	const producers, articles = 8, 100
-	server, dbServer := redistest.Start(t), redistest.Start(t)
-	client, db := server.Client(t), dbServer.Client(t)
+	server, dbServer := startShared(t), redistest.Start(t)
+	client, db := named(t, server.Client(t)), dbServer.Client(t)
 	start := func() *child {
 		return startChild(t, server.Addr(), dbServer.Addr(), false,
 			"RAILTOKEN_QUEUES=audit", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", "RAILTOKEN_RECOVERY_AFTER=10s")

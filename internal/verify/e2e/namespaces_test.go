@@ -22,10 +22,7 @@ func TestTwoSoaksInNamespacesShareNothing(t *testing.T) {
 			root := server.Client(t)
 			t.Run("side by side", func(t *testing.T) {
 				for _, namespace := range []string{"shop-a", "shop-b"} {
-					if err := root.Do(t.Context(), "ACL", "SETUSER", namespace, "on", ">"+namespace, "~"+namespace+":*", "&"+namespace+":*",
-						"+@all", "-@dangerous", "+info", "+keys").Err(); err != nil {
-						t.Fatal(err)
-					}
+					setUser(t, root, namespace)
 					plain := server.Client(t, func(o *redis.Options) { o.Username, o.Password = namespace, namespace })
 					client, err := attach.Namespaced(plain, namespace, true)
 					if err != nil {

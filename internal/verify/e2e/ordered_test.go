@@ -10,7 +10,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -29,14 +28,14 @@ func TestOrderedTasksOfAKeyRunInTheOrderInWhichTheyWereEnqueued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const keys, tasks = 50, sequenced
-			server := redistest.Start(t)
+			server := startShared(t)
 			var mu sync.Mutex
 			done := make([][]int, keys)
 			failed := map[int]bool{}
 			count, failures := 0, 0
 			finished := make(chan struct{})
 			cfg := worker.Config{
-				Redis: worker.Redis{Addr: server.Addr()}, Concurrency: 32, Queues: map[string]int{"audit": 1, "allocate": 1},
+				Redis: at(server), Concurrency: 32, Queues: map[string]int{"audit": 1, "allocate": 1},
 				Strategy: middleware.Requeue{Order: tt.order}, DelayedTaskCheckInterval: 20 * time.Millisecond,
 				RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
 			}

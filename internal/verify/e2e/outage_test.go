@@ -47,11 +47,11 @@ func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	const orders, each = 20, 6
 	// Everything is on disk before it is answered, as far as a Redis can: what is lost then is lost by us.
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := startShared(t, "--appendonly", "yes", "--appendfsync", "always")
 	db := redistest.Start(t).Client(t)
 	log := &lines{}
 	cfg := worker.Config{
-		Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{"audit": 1, "allocate": 1}, LockTTL: 2 * time.Second,
+		Redis: at(server), Queues: map[string]int{"audit": 1, "allocate": 1}, LockTTL: 2 * time.Second,
 		Logger:          slog.New(slog.NewTextHandler(log, nil)),
 		ShutdownTimeout: time.Second,
 		// Of a task that it had fetched asynq thinks that its worker crashed, and would let it wait for 15 to 45 s more.
@@ -76,7 +76,7 @@ func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
 		}
 		server.Restart(t)
 	}
-	client := server.Client(t)
+	client := named(t, server.Client(t))
 	// The worker does all that is left, but for tasks that asynq had fetched when Redis died, and whose answer was lost.
 	queues := []string{"audit", "allocate"}
 	until(t, "nothing is left but tasks that are active", func() bool {
@@ -100,7 +100,7 @@ func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
 }
 
 // waitingIn returns how many tasks wait in asynq's queues, whatever for.
-func waitingIn(t *testing.T, client *redis.Client, queues []string) (n int64) {
+func waitingIn(t *testing.T, client redis.UniversalClient, queues []string) (n int64) {
 	t.Helper()
 	for _, queue := range queues {
 		prefix := "asynq:{" + queue + "}:"
@@ -115,10 +115,10 @@ func waitingIn(t *testing.T, client *redis.Client, queues []string) (n int64) {
 func TestAnOutageOfTheLocksArchivesNothing(t *testing.T) {
 	t.Parallel()
 	const tasks = 30
-	server, locks := redistest.Start(t), redistest.Start(t)
+	server, locks := startShared(t), startShared(t)
 	db := redistest.Start(t).Client(t)
 	w, producer := newWorker(t, worker.Config{
-		Redis: worker.Redis{Addr: server.Addr()}, LockRedis: worker.Redis{Addr: locks.Addr()},
+		Redis: at(server), LockRedis: at(locks),
 		Concurrency: 8, LockTTL: 2 * time.Second,
 	}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 	if err := w.Start(t.Context()); err != nil {
@@ -128,7 +128,7 @@ func TestAnOutageOfTheLocksArchivesNothing(t *testing.T) {
 	locks.Kill()
 	enqueue(t, producer, "default", tasks/2, 1, asynq.MaxRetry(0)) // their first attempt is their last
 	enqueue(t, producer, "default", tasks/2, 1)
-	client := server.Client(t)
+	client := named(t, server.Client(t))
 	// Longer than a task sits the outage out in its slot, also on its last attempt.
 	last := map[bool]bool{}
 	until(t, "tasks of both kinds give their slots up", func() bool {

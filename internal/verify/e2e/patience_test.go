@@ -26,8 +26,8 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-			client, db := server.Client(t), redistest.Start(t).Client(t)
+			server := startShared(t, "--appendonly", "yes", "--appendfsync", "always")
+			client, db := named(t, server.Client(t)), redistest.Start(t).Client(t)
 			held := "railtoken:lock:{order:0}" // by a program that does not renew it, and does not crash
 			if err := client.Set(t.Context(), held, "foreign", 0).Err(); err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 			defer logIfFailed(t, client, db, log, queues, "order:0")
 			for _, queue := range queues {
 				cfg := worker.Config{
-					Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second,
+					Redis: at(server), Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second,
 					Logger: logger.With("worker", queue),
 				}
 				if queue == "slots" {

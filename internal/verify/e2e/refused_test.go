@@ -8,7 +8,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -18,11 +17,11 @@ import (
 // the next in line to its timer, nor stay in line itself.
 func TestAWakeThatRedisRefusesIsSentAgain(t *testing.T) {
 	t.Parallel()
-	server, locks := redistest.Start(t), redistest.Start(t)
-	client, lockClient := server.Client(t), locks.Client(t)
+	server, locks := startShared(t), startShared(t)
+	client, lockClient := named(t, server.Client(t)), named(t, locks.Client(t))
 	ran := make(chan string, 1)
 	w, producer := newWorker(t, worker.Config{
-		Redis: worker.Redis{Addr: server.Addr()}, LockRedis: worker.Redis{Addr: locks.Addr()},
+		Redis: at(server), LockRedis: at(locks),
 		Strategy: middleware.Requeue{Delay: time.Hour}, // no timer brings a task back within this test
 	}, func(ctx context.Context, o order) error {
 		if o.Task == "first" { // from now on Redis refuses, as it has too few replicas

@@ -20,11 +20,13 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 	t.Parallel()
 	const orders, each = 20, resharded
 	cluster := redistest.StartCluster(t, 3)
-	client, db := cluster.Client(t), redistest.Start(t).Client(t)
+	admit(t, cluster.Nodes()...)
+	share(t, cluster.Client(t))
+	client, db := named(t, cluster.Client(t)), redistest.Start(t).Client(t)
 	var open atomic.Bool
 	gate := make(chan struct{})
 	w, producer := newWorker(t, worker.Config{
-		Redis: worker.Redis{Cluster: cluster.Addrs()}, LockRedis: worker.Redis{Addr: redistest.Start(t).Addr()},
+		Redis: inNamespace(worker.Redis{Cluster: cluster.Addrs()}), LockRedis: at(startShared(t)),
 		Queues: map[string]int{"audit": 1}, Concurrency: 40, Strategy: middleware.Requeue{},
 	}, func(ctx context.Context, o order) error {
 		if !open.Load() {

@@ -24,13 +24,15 @@ func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 		t.Run(map[bool]string{false: "parked", true: "parked on their last attempt"}[last], func(t *testing.T) {
 			t.Parallel()
 			sentinel := redistest.StartSentinel(t)
-			client, db := sentinel.Client(t), redistest.Start(t).Client(t)
+			admit(t, sentinel.Master(), sentinel.Replica())
+			share(t, sentinel.Client(t))
+			client, db := named(t, sentinel.Client(t)), redistest.Start(t).Client(t)
 			// One handler holds its order while the failover goes on, so that those who wait for it are parked all the time.
 			var first sync.Once
 			holding, over := make(chan struct{}), make(chan struct{})
 			release := sync.OnceFunc(func() { close(over) })
 			w, producer := newWorker(t, worker.Config{
-				Redis:   worker.Redis{Master: sentinel.MasterName(), Sentinels: sentinel.Addrs()},
+				Redis:   inNamespace(worker.Redis{Master: sentinel.MasterName(), Sentinels: sentinel.Addrs()}),
 				Queues:  map[string]int{"audit": 1, "allocate": 1},
 				LockTTL: ttl,
 				// A run that the failover broke off counts as failed.
@@ -60,7 +62,7 @@ func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 				return db.HLen(t.Context(), "effects").Val() >= total/8 && client.ZCard(t.Context(), waitingIn).Val() >= each/2
 			})
 			sentinel.Failover(t)
-			done, waiting := db.HLen(t.Context(), "effects").Val(), sentinel.Master().Client(t).ZCard(t.Context(), waitingIn).Val()
+			done, waiting := db.HLen(t.Context(), "effects").Val(), named(t, sentinel.Master().Client(t)).ZCard(t.Context(), waitingIn).Val()
 			if waiting < each/4 {
 				t.Errorf("%d tasks of a queue wait after the failover, want at least %d", waiting, each/4)
 			}
@@ -77,11 +79,13 @@ func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
-	client := sentinel.Client(t)
+	admit(t, sentinel.Master(), sentinel.Replica())
+	share(t, sentinel.Client(t))
+	client := named(t, sentinel.Client(t))
 	ran := make(chan string, 1)
 	woke := make(chan string, 10)
 	w, producer := newWorker(t, worker.Config{
-		Redis: worker.Redis{Master: sentinel.MasterName(), Sentinels: sentinel.Addrs()},
+		Redis: inNamespace(worker.Redis{Master: sentinel.MasterName(), Sentinels: sentinel.Addrs()}),
 		// No timer brings a task back within this test: it is woken, or it stays.
 		Strategy: middleware.Requeue{Delay: time.Hour},
 		Observer: func(_ context.Context, e middleware.Event) {

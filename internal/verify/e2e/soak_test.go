@@ -76,7 +76,7 @@ type soak struct {
 	client           redis.UniversalClient
 	db               *redis.Client
 	queues           []string
-	namespace        string // of all names, and of a user who may use no others; none when empty
+	namespace        string // of all names, and of a user who may use no others; that of the suite when empty
 	workers          []*child
 	started          int // workers
 }
@@ -90,10 +90,10 @@ func TestASoakOfKilledWorkersDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 			if mode.most > 0 {
 				tasks = min(tasks, mode.most)
 			}
-			server, dbServer := redistest.Start(t), redistest.Start(t)
+			server, dbServer := startShared(t), redistest.Start(t)
 			s := &soak{
 				T: t, soakMode: mode, tasks: tasks, kills: max(*soakKills*time.Duration(tasks)/time.Duration(*soakTasks), 2**soakEvery),
-				server: server, dbServer: dbServer, client: server.Client(t), db: dbServer.Client(t), queues: []string{"audit", "allocate"},
+				server: server, dbServer: dbServer, client: named(t, server.Client(t)), db: dbServer.Client(t), queues: []string{"audit", "allocate"},
 			}
 			s.run(rand.New(rand.NewPCG(*soakSeed, 0)))
 		})
@@ -257,10 +257,7 @@ func (s *soak) start() *child {
 		"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", changedVariable + "=" + changed,
 		orderVariable + "=" + s.order.String(),
 	}
-	if s.namespace != "" {
-		env = append(env, "RAILTOKEN_NAMESPACE="+s.namespace, "RAILTOKEN_NAMESPACE_TASKS=true", "RAILTOKEN_REDIS_USERNAME="+s.namespace,
-			"RAILTOKEN_REDIS_PASSWORD="+s.namespace)
-	}
+	env = append(env, namespaceVariables(s.namespace)...)
 	if *soakFleet != "" && s.started%2 == 0 {
 		return startProgram(s.T, *soakFleet, s.server.Addr(), s.dbServer.Addr(), false, env...)
 	}

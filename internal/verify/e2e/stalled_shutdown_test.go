@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -43,8 +41,10 @@ func runStalled(kind string) error {
 		return run.Err()
 	}
 	plain := asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return handler(ctx, string(t.Payload())) })
-	addr := os.Getenv("RAILTOKEN_REDIS_ADDR")
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	at, client, err := fromEnvironment()
+	if err != nil {
+		return err
+	}
 	defer client.Close()
 	cfg := asynq.Config{Concurrency: stalledTasks, ShutdownTimeout: 2 * time.Second, LogLevel: asynq.FatalLevel}
 	var shutdown, closes func()
@@ -71,7 +71,7 @@ func runStalled(kind string) error {
 		closes = func() { _ = a.Close() }
 	default:
 		w, err := worker.New(worker.Config{
-			Redis: worker.Redis{Addr: addr}, Concurrency: stalledTasks, ShutdownTimeout: 2 * time.Second,
+			Redis: at, Concurrency: stalledTasks, ShutdownTimeout: 2 * time.Second,
 		})
 		if err != nil {
 			return err
@@ -130,8 +130,8 @@ func TestShutdownIsBoundedWhileRedisStandsStill(t *testing.T) {
 
 // stalledShutdown has a child end while its Redis stands still, and checks that its tasks are all there afterwards.
 func stalledShutdown(t *testing.T, kind string) (total, closing time.Duration, err error) {
-	server := redistest.Start(t)
-	client := server.Client(t)
+	server := startShared(t)
+	client := named(t, server.Client(t))
 	tasks := asynq.NewClientFromRedisClient(client)
 	for i := range stalledTasks {
 		id := fmt.Sprintf("brief-%d", i)
@@ -148,6 +148,7 @@ func stalledShutdown(t *testing.T, kind string) (total, closing time.Duration, e
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), stallVariable+"="+kind, "RAILTOKEN_REDIS_ADDR="+server.Addr())
+	cmd.Env = append(cmd.Env, namespaceVariables(*suiteNamespace)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -45,8 +45,8 @@ func handleSuperseding(w *worker.Worker, db *redis.Client) error {
 // one is done last, and of each of the others it is known what became of it.
 func TestTheLastOfManySuccessorsIsDoneLast(t *testing.T) {
 	t.Parallel()
-	server, dbServer := redistest.Start(t), redistest.Start(t)
-	client, db := server.Client(t), dbServer.Client(t)
+	server, dbServer := startShared(t), redistest.Start(t)
+	client, db := named(t, server.Client(t)), dbServer.Client(t)
 	start := func() *child {
 		return startChild(t, server.Addr(), dbServer.Addr(), false, supersedeVariable+"=1",
 			"RAILTOKEN_QUEUES=audit", "RAILTOKEN_CONCURRENCY=4", "RAILTOKEN_LOCK_TTL=2s", "RAILTOKEN_RECOVERY_AFTER=10s")
