@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
@@ -53,6 +54,34 @@ func TestAnOlderSuccessorDoesNotStopANewerOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Its worker has died, so it comes back once a newer one runs, in the same attempt.
+func TestASuccessorThatWasTakenBackDoesNotStopANewerOne(t *testing.T) {
+	everywhere(t, time.Minute, true, func(o *orders) {
+		first := o.put("cancel", "1")
+		older := o.next("cancel1")
+		ok(o.T, o.inspect.PauseQueue("default"))
+		o.put("cancel", "2")
+		task, client := line.Task{Queue: first.Queue, ID: first.ID}, o.attached.Client()
+		name := client.HGet(o.Context(), task.Hash(), asynqwire.PendingSinceField).Val()
+		left, err := (*line.Engine)(o.attached.Queue()).TakeBack(o.Context(), line.Remnant{Task: task, Run: name, Silent: true}, 3,
+			func([]string) (bool, error) { return true, nil })
+		if err != nil || left != line.Back {
+			o.Fatalf("it is %v, %v", left, err)
+		}
+		pending := asynqwire.Pending(first.Queue)
+		ok(o.T, client.LRem(o.Context(), pending, 1, first.ID).Err())
+		ok(o.T, client.LPush(o.Context(), pending, first.ID).Err()) // another worker fetches the newer one first
+		older.result <- nil                                         // the worker lives after all, and gives the key back
+		ok(o.T, o.inspect.UnpauseQueue("default"))
+		newer := o.next("cancel2")
+		o.parked(first)
+		o.goesOn(newer)
+		newer.result <- nil
+		o.next("cancel1").result <- nil
+		o.gone(first)
+	})
 }
 
 // A message may come late, or from another Redis database: channels know no databases.

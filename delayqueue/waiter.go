@@ -28,6 +28,9 @@ type Waiter struct {
 	// handler last ran.
 	Since     time.Time
 	Conflicts int
+	// Supersedes is the group of tasks that it supersedes, for which it waits before others and its keys' holders of that group
+	// were asked to stop: see middleware.Supersede. Empty for other tasks.
+	Supersedes string
 	// State is where the task is. A waiting task is parked, or about to be, or has just been.
 	State State
 	// Next is when its own timer brings it back at the latest, in whole seconds; zero when the task is not parked at
@@ -49,7 +52,8 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", "railtoken:nonce", asynqwire.PendingSinceField, line.WaitField)
+		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", "railtoken:nonce", asynqwire.PendingSinceField, line.WaitField,
+			line.ForemostField)
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 
@@ -72,6 +76,7 @@ func (w *Waiter) readRecord(fields []any) {
 	if !wait.First.IsZero() {
 		w.Since = wait.First
 	}
+	w.Supersedes, _ = fields[5].(string)
 	w.sequence, _ = line.SequenceOf(text[1])
 	w.Failed = w.State == StateRetry && line.HasFailed(text[2], text[3])
 }

@@ -94,7 +94,7 @@ func (r *run) supersede(ctx context.Context, how *Supersede, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	s := holdings.Supersession{
-		Keys: r.keys, Group: r.supersededGroup(how), Queue: r.id.Queue, ID: r.id.ID, Grace: how.Grace, Attempt: r.attempt, Headers: r.task.Headers(),
+		Keys: r.keys, Group: r.supersededGroup(how), Queue: r.id.Queue, ID: r.id.ID, Grace: how.Grace, Again: r.attempt > 0, Headers: r.task.Headers(),
 	}
 	ended, err := r.engine().Supersede(ctx, s, r.group.Discard)
 	if err != nil {
@@ -118,7 +118,7 @@ func supersededBy(s holdings.Supersession) *CancelledError {
 const clocksDiffer = time.Second
 
 // yieldsTo reports whether a task may take the place of the run. Of two that supersede each other, the one that was refused first yields,
-// or the one with the older payload where only the latest runs. A task that is retried may be older than the run, so it waits. A run that
+// or the one with the older payload where only the latest runs. A task that has run before may be older than the run, so it waits. A run that
 // was never refused is older than a task that was refused after it began. In order no task overtakes another one.
 func (r *run) yieldsTo(s holdings.Supersession) bool {
 	if s.Group != r.groupOf() || r.order != BestEffort {
@@ -134,7 +134,7 @@ func (r *run) yieldsTo(s holdings.Supersession) bool {
 	if mine.IsZero() {
 		mine = r.began.Add(-clocksDiffer)
 	}
-	return s.Attempt == 0 && (s.First.IsZero() || s.First.After(mine))
+	return !s.Again && (s.First.IsZero() || s.First.After(mine))
 }
 
 // superseding is what becomes of a run that is superseded. It is safe for concurrent use.

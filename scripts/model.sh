@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the models exhaustively, fence.pml (fencing tokens on Redlock), depose.pml (a key is taken from its holder), latest.pml (only the
-# latest payload runs) and fused.pml (locks in asynq's own scripts): the protocol must hold, each wrong variant must fail.
+# latest payload runs), supersede.pml (a task takes the place of another one) and fused.pml (locks in asynq's own scripts): the protocol must hold, each wrong variant must fail.
 # model.sh NAME... runs only the configurations whose names begin so.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -218,6 +218,31 @@ check latest-m03-into-runs fails LAST -DPAYLOADS=3 -DMUTANT=3
 check latest-m04-two-steps fails LAST -DPAYLOADS=3 -DMUTANT=4
 check latest-m05-to-accepted fails YIELDS_TO_ONE_THAT_HAS_BEGUN -DPAYLOADS=3 -DMUTANT=5
 check latest-m06-into-over fails LAST -DPAYLOADS=3 -DMUTANT=6
+
+model=$models/supersede.pml
+
+# The protocol of docs/design.md, 5.10.
+check supersede-all holds - -DBUDGET=1
+check supersede-first-two holds - -DKINDS=3 -DBUDGET=1
+check supersede-one holds - -DKINDS=2 -DBUDGET=2
+check supersede-two holds - -DKINDS=6 -DBUDGET=1
+
+# The model does reach what it is about: "fails" means reached.
+check supersede-r-stopped fails STOPPED -DBUDGET=0 -DREACH=1
+check supersede-r-deposed fails DEPOSED -DBUDGET=0 -DREACH=2
+check supersede-r-ended fails ENDED -DBUDGET=0 -DREACH=3
+check supersede-r-done-told fails DONE_TOLD -DBUDGET=0 -DREACH=4
+check supersede-r-too-late fails TOO_LATE -DBUDGET=0 -DREACH=5
+
+# Protocols known to be wrong.
+check supersede-m01-no-look fails BY_ONE_THAT_COMES -DKINDS=2 -DBUDGET=0 -DMUTANT=1
+check supersede-m02-looks-too-soon fails BY_ONE_THAT_COMES -DKINDS=2 -DBUDGET=0 -DMUTANT=2
+check supersede-m03-all-yield fails BY_A_NEWER_ONE -DBUDGET=0 -DMUTANT=3
+check supersede-m04-retried fails BY_A_NEWER_ONE -DMUTANT=4
+check supersede-m05-taken-back fails BY_A_NEWER_ONE -DMUTANT=5
+check supersede-m06-frees-first fails EXCLUSION -DBUDGET=0 -DMUTANT=6
+check supersede-m07-ends-beside fails COUNTS -DBUDGET=0 -DMUTANT=7
+check supersede-m08-ends-all fails BY_A_NEWER_ONE -DBUDGET=0 -DMUTANT=8
 
 model=$models/fused.pml
 

@@ -57,8 +57,10 @@ type waiterJSON struct {
 	Since     *time.Time `json:"since,omitempty"`
 	Conflicts int        `json:"conflicts"`
 	State     string     `json:"state"`
-	Timer     *time.Time `json:"timer,omitempty"`
-	*jsonKey  `json:",omitempty"`
+	// Supersedes is the group of tasks that it supersedes.
+	Supersedes string     `json:"supersedes,omitempty"`
+	Timer      *time.Time `json:"timer,omitempty"`
+	*jsonKey   `json:",omitempty"`
 }
 
 func (a *app) lookCommand() *cobra.Command {
@@ -279,7 +281,11 @@ func (a *app) waiterRows(waiters []delayqueue.Waiter, keyed bool) [][]string {
 		if !w.Next.IsZero() {
 			timer = "in " + brief(time.Until(w.Next))
 		}
-		rows[i] = []string{strconv.Itoa(w.Position), plain(w.Task.String()), ago(w.Since), strconv.Itoa(w.Conflicts), or(string(w.State)), timer}
+		state := or(string(w.State))
+		if w.Supersedes != "" {
+			state += " (supersedes " + plain(w.Supersedes) + ")"
+		}
+		rows[i] = []string{strconv.Itoa(w.Position), plain(w.Task.String()), ago(w.Since), strconv.Itoa(w.Conflicts), state, timer}
 		if keyed {
 			rows[i] = append([]string{a.key(w.Key)}, rows[i]...)
 		}
@@ -292,7 +298,7 @@ func (a *app) waitersJSON(waiters []delayqueue.Waiter, keyed bool) []waiterJSON 
 	for i, w := range waiters {
 		all[i] = waiterJSON{
 			Position: w.Position, Task: w.Task.String(), Since: moment(w.Since), Conflicts: w.Conflicts, State: string(w.State),
-			Timer: moment(w.Next),
+			Supersedes: w.Supersedes, Timer: moment(w.Next),
 		}
 		if keyed {
 			key := a.jsonKey(w.Key)

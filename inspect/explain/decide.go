@@ -27,6 +27,8 @@ type Explanation struct {
 	Waiters   int        `json:"waiters,omitempty"`
 	Conflicts int        `json:"conflicts,omitempty"`
 	Since     *time.Time `json:"waiting_since,omitempty"` // its first refusal
+	// Supersedes is the group of tasks that it supersedes, so that it waits before others.
+	Supersedes string `json:"supersedes,omitempty"`
 
 	Holder     string     `json:"holder,omitempty"`      // its label
 	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is unknown, or if the holder is not a task
@@ -50,7 +52,7 @@ func decide(f facts) Explanation {
 	}
 	e := Explanation{
 		Task: f.task.String(), Type: f.taskType, State: f.state, Key: f.key, Position: f.position, Waiters: f.waiters,
-		OtherKeys: f.others, Conflicts: f.conflicts, Since: moment(f.first), Timer: moment(f.due),
+		OtherKeys: f.others, Conflicts: f.conflicts, Supersedes: f.supersedes, Since: moment(f.first), Timer: moment(f.due),
 	}
 	if f.sequence.position > 0 {
 		e.Position = f.sequence.position

@@ -121,7 +121,8 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField)
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField,
+			line.ForemostField)
 		lease = p.ZScore(ctx, asynqwire.Lease(t.Queue), t.ID)
 		paused = p.Exists(ctx, asynqwire.Paused(t.Queue))
 		if f.state == "pending" {
@@ -133,7 +134,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 6)
+	text := make([]string, 7)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
@@ -144,6 +145,9 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 		f.key = key
 	}
 	f.conflicts, f.first = wait.Count, wait.First
+	if f.state == "retry" {
+		f.supersedes = text[6]
+	}
 	for encoded := range strings.SplitSeq(text[0], " ") {
 		if key, ok := rediswire.Decode(encoded); ok {
 			f.keys = append(f.keys, key)

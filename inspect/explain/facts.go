@@ -30,16 +30,17 @@ type facts struct {
 
 	// key is the key that it waits for; empty if that is not known. position counts from 1 among its waiters; 0 if it is
 	// not among them.
-	key       string
-	others    []string // further keys that it waits for: a task of items
-	keys      []string // of the task, as far as they are known
-	position  int
-	waiters   int
-	conflicts int
-	first     time.Time // its first refusal
-	cancelled string    // by whom and why, if it is to end when its run ends
-	putBack   bool      // its last run has not failed, but was to run again
-	postponed bool      // its last run ended because lock servers could not be reached
+	key        string
+	others     []string // further keys that it waits for: a task of items
+	keys       []string // of the task, as far as they are known
+	position   int
+	waiters    int
+	conflicts  int
+	first      time.Time // its first refusal
+	supersedes string    // the group whose tasks it supersedes; empty if none
+	cancelled  string    // by whom and why, if it is to end when its run ends
+	putBack    bool      // its last run has not failed, but was to run again
+	postponed  bool      // its last run ended because lock servers could not be reached
 
 	sequence place // in the sequence of the key; zero if it is in none
 

@@ -78,6 +78,7 @@ func (s *system) start() *system {
 		"slot":    middleware.Wait{Max: time.Minute},
 		"strict":  middleware.Requeue{Order: middleware.StrictFIFO},
 		"limited": middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}},
+		"cancel":  middleware.Supersede{Grace: time.Minute, Group: "orders"},
 		"crowded": middleware.Requeue{Limits: delayqueue.Limits{Waiters: 1}},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{

@@ -45,7 +45,7 @@ func words(e *Explanation, f facts) {
 		e.Why = "it waits in a worker slot for its key, which is held by " + holderOf(f)
 		e.Expected, e.Remedy = "as soon as the key is released", ofHold(f)
 	case Held:
-		e.Why = "it is next, and its key is held by " + holderOf(f)
+		e.Why = "it is next, and its key is held by " + holderOf(f) + superseding(f)
 		e.Expected, e.Remedy = "as soon as the key is released"+orOther(f)+latest(f), ofHold(f)
 	case Behind:
 		e.Why = "it is behind " + tasks(e.Position-1)
@@ -55,6 +55,7 @@ func words(e *Explanation, f facts) {
 		if f.holder != nil {
 			e.Why += "; its key is held by " + holderOf(f)
 		}
+		e.Why += superseding(f)
 		e.Expected = "when the tasks before it are done" + orOther(f) + latest(f)
 		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
 		if f.sequence.position > 0 || f.silent > 0 {
@@ -182,6 +183,14 @@ func holderOf(f facts) string {
 		b.WriteString(" in " + strings.TrimSpace("worker "+f.process) + unheard(f.silent))
 	}
 	return b.String()
+}
+
+// superseding says that the task supersedes others; empty if it does not.
+func superseding(f facts) string {
+	if f.supersedes == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it supersedes the tasks of group %q: it waits before others, and a holder of that group was asked to stop", f.supersedes)
 }
 
 // inWorker names the process that runs the task, as far as it is known.

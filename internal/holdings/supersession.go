@@ -9,9 +9,10 @@ type Supersession struct {
 	Queue, ID string   // of the task
 	Grace     time.Duration
 
-	// Of the task, as far as Redis tells: when it was first refused, its retry count and its headers.
+	// Of the task, as far as Redis tells: when it was first refused in this attempt, and its headers. Again says that it has run before: it
+	// was retried, or its worker has died. So it may be older than tasks that were refused before.
 	First   time.Time
-	Attempt int
+	Again   bool
 	Headers map[string]string
 }
 

@@ -11,12 +11,11 @@ import (
 	"github.com/railtoken/railtoken/internal/holdings"
 )
 
-// foremostField of a task's hash has the group that the task supersedes: see [ParkOptions].Foremost. The score of such a task among
-// waiters is below zero: the time of its first conflict less foremostBy (us). See note in record.lua.
-const (
-	foremostField = "railtoken:foremost"
-	foremostBy    = 4e15
-)
+// ForemostField of a task's hash has the group that the task supersedes while it waits: see [ParkOptions].Foremost.
+const ForemostField = "railtoken:foremost"
+
+// The score of such a task among waiters is below zero: the time of its first conflict less foremostBy (us). See note in record.lua.
+const foremostBy = 4e15
 
 // JoinedAt returns when a waiter with a score was first refused, if nobody has moved it.
 func JoinedAt(score float64) time.Time {
@@ -44,7 +43,7 @@ const (
 // one for each task that ends.
 func (e *Engine) Supersede(ctx context.Context, s holdings.Supersession, discard bool) (ended []Superseded, err error) {
 	errs := []error{e.TellHolders(ctx, s)}
-	if s.Attempt > 0 { // one that is retried may be older than those that wait
+	if s.Again { // it may be older than those that wait
 		return nil, errs[0]
 	}
 	older, err := e.olderThan(ctx, s)
@@ -61,12 +60,12 @@ func (e *Engine) Supersede(ctx context.Context, s holdings.Supersession, discard
 
 // olderThan returns the tasks that wait for keys of a task to supersede the same group, and were refused before it.
 func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older []Superseded, err error) {
-	own, err := e.client.HMGet(ctx, Task{s.Queue, s.ID}.Hash(), WaitField).Result()
+	own, err := e.client.HMGet(ctx, Task{s.Queue, s.ID}.Hash(), WaitField, deathsField).Result()
 	if err != nil {
 		return nil, err
 	}
 	first := ParseWait(own[0]).First
-	if first.IsZero() { // it waits no more
+	if first.IsZero() || own[1] != nil { // it waits no more, or it may be older than those that wait
 		return nil, nil
 	}
 	waiting := make([]*redis.StringSliceCmd, len(s.Keys))
@@ -88,7 +87,7 @@ func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older 
 	fields := make([]*redis.SliceCmd, len(entries))
 	if _, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, entry := range entries {
-			fields[i] = p.HMGet(ctx, taskOf(entry).Hash(), foremostField, WaitField, asynqwire.MessageField)
+			fields[i] = p.HMGet(ctx, taskOf(entry).Hash(), ForemostField, WaitField, asynqwire.MessageField)
 		}
 		return nil
 	}); err != nil {

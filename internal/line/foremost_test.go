@@ -98,6 +98,28 @@ func TestOfTheForemostOfAGroupTheNewestStays(t *testing.T) {
 	})
 }
 
+// It began before the others, which nothing says any more.
+func TestATaskWhoseWorkerHasDiedEndsNoOthers(t *testing.T) {
+	t.Parallel()
+	onOne(t, func(b *begun) {
+		old := b.begins("old", deadRun, 10)
+		if left := b.back(line.Remnant{Task: old, Run: deadRun, Silent: true}); left != line.Back {
+			b.Fatalf("it is %v", left)
+		}
+		b.before(b.Delayed("newer"), "g", "k")
+		b.Begin(old)
+		b.before(old, "g", "k")
+		if ended := b.supersedes(old, "g", "k"); len(ended) > 0 {
+			b.Errorf("ended are %v", ended)
+		}
+		newest := b.Delayed("newest")
+		b.before(newest, "g", "k")
+		if ended := b.supersedes(newest, "g", "k"); !slices.Equal(ended, []string{"newer", "old"}) {
+			b.Errorf("ended are %v", ended)
+		}
+	})
+}
+
 // Its handler has run in between, or an operator has moved it, or its strategy supersedes nothing any more.
 func TestAForemostTaskThatIsRefusedAgain(t *testing.T) {
 	t.Parallel()

@@ -46,34 +46,36 @@ func (e *Engine) followSupersessions() {
 		for _, key := range m.Keys {
 			s.Keys = append(s.Keys, string(key))
 		}
-		if len(e.held.Of(s.Keys)) == 0 {
+		// These first: a run that begins after the task is over is none of them.
+		held := e.held.Of(s.Keys)
+		if len(held) == 0 {
 			return
 		}
 		e.background(e.closing, followUpLimit, func(ctx context.Context) {
-			if err := e.carryOut(ctx, s); err != nil {
+			if err := e.carryOut(ctx, s, held); err != nil {
 				e.log.WarnContext(ctx, "a run could not be told that it is superseded; it is told again within seconds", "error", err)
 			}
 		})
 	}) // it fails once the Engine is closed
 }
 
-// carryOut tells the runs of this process of a task that is to take their place, if there is such a task that has not ended.
-func (e *Engine) carryOut(ctx context.Context, s holdings.Supersession) error {
+// carryOut tells runs of this process of a task that is to take their place, if there is such a task that has not ended.
+func (e *Engine) carryOut(ctx context.Context, s holdings.Supersession, held []holdings.Holding) error {
 	by := Task{s.Queue, s.ID}
-	fields, err := e.client.HMGet(ctx, by.Hash(), asynqwire.StateField, WaitField, asynqwire.MessageField).Result()
+	fields, err := e.client.HMGet(ctx, by.Hash(), asynqwire.StateField, WaitField, asynqwire.MessageField, deathsField).Result()
 	if err != nil {
 		return err
 	}
 	state, _ := fields[0].(string)
 	message, _ := fields[2].(string)
 	task, wait := taskIn(message), ParseWait(fields[1])
-	s.Attempt = int(varintOf(message, retriedField))
-	parked := state == "retry" && wait.Count > 0 && wait.Attempt == s.Attempt
+	attempt := int(varintOf(message, retriedField))
+	parked := state == "retry" && wait.Count > 0 && wait.Attempt == attempt
 	if task == nil || !parked && state != "pending" && state != "active" {
 		return nil
 	}
-	s.First, s.Headers = wait.First, task.Headers()
-	for _, h := range e.held.Of(s.Keys) {
+	s.First, s.Again, s.Headers = wait.First, attempt > 0 || fields[3] != nil, task.Headers()
+	for _, h := range held {
 		if h.Holder != nil && (h.Queue != s.Queue || h.ID != s.ID) {
 			h.Holder.Supersede(s, h.Lease)
 		}
