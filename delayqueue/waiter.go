@@ -28,8 +28,7 @@ type Waiter struct {
 	// handler last ran.
 	Since     time.Time
 	Conflicts int
-	// Supersedes is the group of tasks that it supersedes, for which it waits before others and its keys' holders of that group
-	// were asked to stop: see middleware.Supersede. Empty for other tasks.
+	// Supersedes is the group of tasks that it supersedes: see middleware.Supersede. Empty for other tasks.
 	Supersedes string
 	// State is where the task is. A waiting task is parked, or about to be, or has just been.
 	State State

@@ -95,8 +95,8 @@ const (
 //
 // If two operators depose a holder at once, both succeed, and the second one releases the key, after its own Floor.
 //
-// With several lock servers a majority must take part; the error names those that did not. Each has a second to answer,
-// or a quarter of MaxTTL if that is less, unless NodeTimeout of [Options].Redlock says otherwise. If the holder has several
+// With several lock servers a majority must take part; the error names those that did not. NodeTimeout
+// of [Options].Redlock is a second if it is zero, or a quarter of MaxTTL if that is less. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
 func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor int64, err error) {
 	if err := d.Validate(); err != nil {

@@ -171,10 +171,14 @@ func TestWhatCannotBeCancelledStays(t *testing.T) {
 		fault := func(t delayqueue.Task, c inspect.Cancellation, want string) {
 			r.Helper()
 			told, err := i.Cancel(r.Context(), t, c)
-			if told || err == nil || !strings.Contains(err.Error(), want) {
+			if told || err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, inspect.ErrNotCancelled) != (c.Validate() == nil) {
 				r.Errorf("told %v, error %v; want %q", told, err, want)
 			}
 		}
+		server := r.serve(r.options(middleware.Requeue{}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		completed := r.enqueue(payload{Key: "a"}, asynq.Retention(time.Hour))
+		r.settled(completed, asynq.TaskStateCompleted)
+		server.Shutdown()
 		archived := r.enqueue(payload{Key: "a"}, asynq.ProcessIn(time.Hour))
 		if err := r.inspect.ArchiveTask(archived.Queue, archived.ID); err != nil {
 			r.Fatal(err)
@@ -186,6 +190,7 @@ func TestWhatCannotBeCancelledStays(t *testing.T) {
 		r.fetch(foreign)
 		group := r.enqueue(payload{Key: "a"}, asynq.Group("g"))
 		fault(archived, byAnn, "is archived")
+		fault(completed, byAnn, "is completed")
 		fault(delayqueue.Task{Queue: "default", ID: "none"}, byAnn, "does not exist")
 		fault(foreign, byAnn, "a server without railtoken")
 		fault(group, byAnn, "is in a group")

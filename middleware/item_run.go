@@ -47,7 +47,7 @@ type itemsRun struct {
 func (r *itemsRun) Acquire(ctx context.Context, keys []string) (taskrun.Item, *locking.HeldError, error) {
 	item := &run{
 		lock: r.lock, task: r.task, id: r.id, active: r.active, keys: keys, attempt: r.attempt, left: r.left,
-		firstAt: r.firstAt, superseding: r.superseding,
+		firstAt: r.firstAt, superseding: r.superseding, since: r.since,
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()

@@ -59,7 +59,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	defer end(nil)
 	defer r.superseding.handlerReturned()
 	if r.withoutLock {
-		next, err := r.unlessSuperseded(running, next)
+		next, err := r.begin(running, next)
 		if err != nil {
 			return r.ended(ctx, r.cancelled(ctx, running, nil, err))
 		}
@@ -71,7 +71,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 		return r.ended(ctx, r.cancelled(ctx, running, nil, err))
 	}
 	r.lease = lease
-	if next, err = r.unlessSuperseded(running, next); err != nil {
+	if next, err = r.begin(running, next); err != nil {
 		r.lease = nil
 		r.giveUp(context.WithoutCancel(ctx), lease)
 		return r.ended(ctx, r.cancelled(ctx, running, nil, err))

@@ -35,8 +35,8 @@ const (
 // Only handlers of the same Group are stopped. For all others, and for holders of the key outside of tasks, the task waits, still before
 // other tasks. Holders are told within milliseconds, or 5 s if the message is lost. A task of the group that waits is not ended, nor is one
 // whose handler panics or whose worker dies: it runs after the successor. Of several tasks that wait to supersede the same group only the
-// newest stays, by when they were first refused, or by when they were enqueued if that was with attach.Latest; the others end as
-// superseded ones do.
+// newest stays: the one that was refused or began last for the first time, by the clock of Redis and whatever happens to them afterwards, or
+// the one that was enqueued last if that was with attach.Latest. The others end as superseded ones do.
 //
 // It works in BestEffort order only: with an order, no task overtakes another one, and handlers are not stopped.
 type Supersede struct {
@@ -94,7 +94,7 @@ func (r *run) supersede(ctx context.Context, how *Supersede, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	s := holdings.Supersession{
-		Keys: r.keys, Group: r.supersededGroup(how), Queue: r.id.Queue, ID: r.id.ID, Grace: how.Grace, Again: r.attempt > 0, Headers: r.task.Headers(),
+		Keys: r.keys, Group: r.supersededGroup(how), Queue: r.id.Queue, ID: r.id.ID, Grace: how.Grace, Headers: r.task.Headers(),
 	}
 	ended, err := r.engine().Supersede(ctx, s, r.group.Discard)
 	if err != nil {
@@ -114,12 +114,14 @@ func supersededBy(s holdings.Supersession) *CancelledError {
 	return &CancelledError{By: "task " + by.String(), Why: line.SupersededWhy, Next: by}
 }
 
-// clocksDiffer is by how much the clocks of Redis and of a server may differ.
-const clocksDiffer = time.Second
+// supersedesItsGroup reports whether the task supersedes tasks of the group to which it belongs.
+func (r *run) supersedesItsGroup() bool {
+	own := supersedeOf(r.Strategy)
+	return own != nil && r.order == BestEffort && r.supersededGroup(own) == r.groupOf()
+}
 
-// yieldsTo reports whether a task may take the place of the run. Of two that supersede each other, the one that was refused first yields,
-// or the one with the older payload where only the latest runs. A task that has run before may be older than the run, so it waits. A run that
-// was never refused is older than a task that was refused after it began. In order no task overtakes another one.
+// yieldsTo reports whether a task may take the place of the run. Of two that supersede each other, the older one yields, by when they were
+// first refused or began to run, or by their payloads where only the latest runs. In order no task overtakes another one.
 func (r *run) yieldsTo(s holdings.Supersession) bool {
 	if s.Group != r.groupOf() || r.order != BestEffort {
 		return false
@@ -127,14 +129,7 @@ func (r *run) yieldsTo(s holdings.Supersession) bool {
 	if newer, known := line.IsNewerPayload(s.ID, s.Headers, r.id.ID, r.task.Headers()); known {
 		return newer
 	}
-	if own := supersedeOf(r.Strategy); own == nil || r.supersededGroup(own) != s.Group {
-		return true
-	}
-	mine := r.active.Met(r.attempt).First
-	if mine.IsZero() {
-		mine = r.began.Add(-clocksDiffer)
-	}
-	return !s.Again && (s.First.IsZero() || s.First.After(mine))
+	return !r.supersedesItsGroup() || s.Since.IsZero() || s.Since.After(r.since)
 }
 
 // superseding is what becomes of a run that is superseded. It is safe for concurrent use.

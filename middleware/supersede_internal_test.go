@@ -23,7 +23,7 @@ func latest(number int, id string) map[string]string {
 	return map[string]string{line.LatestHeader: fmt.Sprintf("railtoken:latest:{default}:record %016d %s", number, id)}
 }
 
-// Whether a run that began at noon, and was never refused, yields to a task.
+// Whether a run whose task counts from noon yields to a task.
 func TestWhoYieldsToWhom(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -31,29 +31,26 @@ func TestWhoYieldsToWhom(t *testing.T) {
 		strategy Strategy
 		order    Order
 		group    string
-		again    bool
-		first    time.Time
+		since    time.Time
 		yields   bool
 		number   int // of the task's payload, if only the latest is to run; that of the run is 5
 	}{
-		"supersedes none":                               {Requeue{}, BestEffort, "g", false, noon.Add(time.Second), true, 0},
-		"supersedes none, the task has run before":      {Requeue{}, BestEffort, "g", true, noon.Add(-time.Hour), true, 0},
-		"supersedes none, the task is older":            {Requeue{}, BestEffort, "g", false, noon.Add(-time.Hour), true, 0},
-		"another group":                                 {Requeue{}, BestEffort, "h", false, noon.Add(time.Second), false, 0},
-		"in order":                                      {Requeue{Order: FIFO}, FIFO, "g", false, noon.Add(time.Second), false, 0},
-		"supersedes its group":                          {Supersede{}, BestEffort, "g", false, noon.Add(time.Second), true, 0},
-		"supersedes its group, the clocks differ":       {Supersede{}, BestEffort, "g", false, noon.Add(-clocksDiffer / 2), true, 0},
-		"supersedes its group, the task is older":       {Supersede{}, BestEffort, "g", false, noon.Add(-time.Minute), false, 0},
-		"supersedes its group, the task has run before": {Supersede{}, BestEffort, "g", true, noon.Add(time.Second), false, 0},
-		"supersedes its group, not refused yet":         {Supersede{}, BestEffort, "g", false, time.Time{}, true, 0},
-		"supersedes another group":                      {&Supersede{Group: "h"}, BestEffort, "g", true, noon.Add(-time.Hour), true, 0},
-		"supersedes its group after a while":            {Wait{}.Then(Supersede{}), BestEffort, "g", true, noon.Add(time.Second), false, 0},
-		"the payload is newer":                          {Supersede{}, BestEffort, "g", true, noon.Add(-time.Hour), true, 6},
-		"the payload is older":                          {Supersede{}, BestEffort, "g", false, noon.Add(time.Second), false, 4},
+		"supersedes none":                            {Requeue{}, BestEffort, "g", noon.Add(time.Second), true, 0},
+		"supersedes none, the task is older":         {Requeue{}, BestEffort, "g", noon.Add(-time.Hour), true, 0},
+		"another group":                              {Requeue{}, BestEffort, "h", noon.Add(time.Second), false, 0},
+		"in order":                                   {Requeue{Order: FIFO}, FIFO, "g", noon.Add(time.Second), false, 0},
+		"supersedes its group":                       {Supersede{}, BestEffort, "g", noon.Add(time.Microsecond), true, 0},
+		"supersedes its group, at the same time":     {Supersede{}, BestEffort, "g", noon, false, 0},
+		"supersedes its group, the task is older":    {Supersede{}, BestEffort, "g", noon.Add(-time.Microsecond), false, 0},
+		"supersedes its group, only enqueued":        {Supersede{}, BestEffort, "g", time.Time{}, true, 0},
+		"supersedes another group":                   {&Supersede{Group: "h"}, BestEffort, "g", noon.Add(-time.Hour), true, 0},
+		"supersedes its group after a while":         {Wait{}.Then(Supersede{}), BestEffort, "g", noon.Add(-time.Second), false, 0},
+		"supersedes its group, the payload is newer": {Supersede{}, BestEffort, "g", noon.Add(-time.Hour), true, 6},
+		"supersedes its group, the payload is older": {Supersede{}, BestEffort, "g", noon.Add(time.Second), false, 4},
 	} {
 		l := &lock{Options: Options{Strategy: tt.strategy}, order: tt.order, group: taskrun.Group{Name: "g"}}
-		r := &run{lock: l, task: asynq.NewTaskWithHeaders("test", nil, latest(5, "run")), id: line.Task{ID: "run"}, began: noon}
-		s := holdings.Supersession{Group: tt.group, Again: tt.again, First: tt.first, ID: "task"}
+		r := &run{lock: l, task: asynq.NewTaskWithHeaders("test", nil, latest(5, "run")), id: line.Task{ID: "run"}, since: noon}
+		s := holdings.Supersession{Group: tt.group, Since: tt.since, ID: "task"}
 		if tt.number > 0 {
 			s.Headers = latest(tt.number, "task")
 		}

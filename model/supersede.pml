@@ -30,8 +30,8 @@
 #define NO_LOOK        1 /* a message counts, whatever has become of its task */
 #define LOOKS_TOO_SOON 2 /* the receiver looks at the task first, and then for the runs that have the key */
 #define ALL_YIELD      3 /* a run yields to each task that supersedes its group */
-#define RETRIED        4 /* ... or to one that was refused after it, be it in a later attempt */
-#define TAKEN_BACK     5 /* ... or to one that was refused after it, be it after a worker has died */
+#define BY_ATTEMPT     4 /* a task counts from its first refusal in this attempt */
+#define BY_REFUSAL     5 /* a task counts from its first refusal, and its begin is not noted */
 #define FREES_FIRST    6 /* the key is taken from a run before its lease ends */
 #define ENDS_BESIDE    7 /* Grace ends although the handler has returned */
 #define ENDS_ALL       8 /* a task that is parked ends all that wait to supersede its group */
@@ -56,8 +56,8 @@
 byte state[TASKS + 1];
 
 /* In Redis. */
-byte first[TASKS + 1]; /* when it was first refused in this attempt; 0 = it was not */
-bool retried[TASKS + 1], died[TASKS + 1], sent[TASKS + 1];
+byte noted[TASKS + 1]; /* since when it counts: its first refusal or begin; 0 = neither */
+bool sent[TASKS + 1];
 byte holder;           /* of the key; 0 = free */
 
 /* In the process that runs the task. */
@@ -84,18 +84,19 @@ inline begins(t) {
   state[t] = RUNS;
   before[t] = over;
   clock++;
-  mine[t] = (first[t] -> first[t] : clock);
   since[t] = (since[t] -> since[t] : clock);
+  noted[t] = (noted[t] || MUTANT == BY_REFUSAL -> noted[t] : clock);
+  mine[t] = (noted[t] -> noted[t] : clock);
   seen = seen || REACH == DEPOSED && (state[1] == RUNS && t != 1 || state[2] == RUNS && t != 2 || state[3] == RUNS && t != 3)
 }
 
 /* older finds the task other among those that wait to supersede the group, and were refused before t. */
 #define OLDER(other, t) (other != t && SUPERSEDES(other) && state[other] == WAITS && \
-  (MUTANT == ENDS_ALL || first[other] < first[t] && (MUTANT == RETRIED || !retried[t]) && (MUTANT == TAKEN_BACK || !died[t])))
+  (MUTANT == ENDS_ALL || noted[other] < noted[t]))
 
 inline refuse(t) {
-  clock = (first[t] -> clock : clock + 1);
-  first[t] = (first[t] -> first[t] : clock);
+  clock = (noted[t] -> clock : clock + 1);
+  noted[t] = (noted[t] -> noted[t] : clock);
   since[t] = (since[t] -> since[t] : clock);
   state[t] = WAITS;
   if
@@ -162,20 +163,18 @@ proctype life(byte t) {
   :: atomic { state[t] == RUNS && !returned[t] && by[t] -> returned[t] = 1 }
   :: atomic { state[t] == RUNS && !returned[t] && !by[t] && budget > 0 ->
       budget--;
-      retried[t] = 1;
-      first[t] = 0;
+      noted[t] = (MUTANT == BY_ATTEMPT -> 0 : noted[t]);
       leaves(t);
       state[t] = PENDING }
   :: atomic { state[t] == RUNS && returned[t] -> acknowledges(t) }
-  :: atomic { state[t] == RUNS && budget > 0 -> budget--; died[t] = 1; leaves(t); state[t] = PENDING }
+  :: atomic { state[t] == RUNS && budget > 0 -> budget--; leaves(t); state[t] = PENDING }
   :: atomic { ALL_OVER -> break }
   od
 }
 
 #define COMES(t) (state[t] == PENDING || state[t] == WAITS)
 
-#define YIELDS(r, t) (!SUPERSEDES(r) || MUTANT == ALL_YIELD || \
-  first[t] > mine[r] && (MUTANT == RETRIED || !retried[t]) && (MUTANT == TAKEN_BACK || !died[t]))
+#define YIELDS(r, t) (!SUPERSEDES(r) || MUTANT == ALL_YIELD || noted[t] > mine[r])
 
 /* ARRIVES tells whether the message of a task may arrive at a process that has none in hand. */
 #define ARRIVES(t) (!message[r] && !looked && r != t && sent[t] && (state[r] == RUNS || MUTANT == LOOKS_TOO_SOON))

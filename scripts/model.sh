@@ -223,9 +223,10 @@ model=$models/supersede.pml
 
 # The protocol of docs/design.md, 5.10.
 check supersede-all holds - -DBUDGET=1
-check supersede-first-two holds - -DKINDS=3 -DBUDGET=1
+check supersede-all-2-faults holds - -DBUDGET=2
+check supersede-first-two holds - -DKINDS=3 -DBUDGET=2
 check supersede-one holds - -DKINDS=2 -DBUDGET=2
-check supersede-two holds - -DKINDS=6 -DBUDGET=1
+check supersede-two holds - -DKINDS=6 -DBUDGET=2
 
 # The model does reach what it is about: "fails" means reached.
 check supersede-r-stopped fails STOPPED -DBUDGET=0 -DREACH=1
@@ -238,8 +239,8 @@ check supersede-r-too-late fails TOO_LATE -DBUDGET=0 -DREACH=5
 check supersede-m01-no-look fails BY_ONE_THAT_COMES -DKINDS=2 -DBUDGET=0 -DMUTANT=1
 check supersede-m02-looks-too-soon fails BY_ONE_THAT_COMES -DKINDS=2 -DBUDGET=0 -DMUTANT=2
 check supersede-m03-all-yield fails BY_A_NEWER_ONE -DBUDGET=0 -DMUTANT=3
-check supersede-m04-retried fails BY_A_NEWER_ONE -DMUTANT=4
-check supersede-m05-taken-back fails BY_A_NEWER_ONE -DMUTANT=5
+check supersede-m04-by-attempt fails BY_A_NEWER_ONE -DMUTANT=4
+check supersede-m05-by-refusal fails BY_A_NEWER_ONE -DMUTANT=5
 check supersede-m06-frees-first fails EXCLUSION -DBUDGET=0 -DMUTANT=6
 check supersede-m07-ends-beside fails COUNTS -DBUDGET=0 -DMUTANT=7
 check supersede-m08-ends-all fails BY_A_NEWER_ONE -DBUDGET=0 -DMUTANT=8

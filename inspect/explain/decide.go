@@ -27,7 +27,7 @@ type Explanation struct {
 	Waiters   int        `json:"waiters,omitempty"`
 	Conflicts int        `json:"conflicts,omitempty"`
 	Since     *time.Time `json:"waiting_since,omitempty"` // its first refusal
-	// Supersedes is the group of tasks that it supersedes, so that it waits before others.
+	// Supersedes is the group of tasks that it supersedes, if it waits for that. Group names are bytes: what is no UTF-8 is replaced in JSON.
 	Supersedes string `json:"supersedes,omitempty"`
 
 	Holder     string     `json:"holder,omitempty"`      // its label
@@ -35,6 +35,9 @@ type Explanation struct {
 	HeldSince  *time.Time `json:"held_since,omitempty"`
 	// Worker is host/PID of the process that runs the task; empty if it does not run, or if that is not known.
 	Worker string `json:"worker,omitempty"`
+
+	// Deaths is how many of its runs in a row have ended with their workers, and were taken back (attach.Recovery).
+	Deaths int `json:"deaths,omitempty"`
 
 	// Timer is when the task runs again by itself, if nothing brings it back sooner.
 	Timer *time.Time `json:"timer,omitempty"`
@@ -52,7 +55,7 @@ func decide(f facts) Explanation {
 	}
 	e := Explanation{
 		Task: f.task.String(), Type: f.taskType, State: f.state, Key: f.key, Position: f.position, Waiters: f.waiters,
-		OtherKeys: f.others, Conflicts: f.conflicts, Supersedes: f.supersedes, Since: moment(f.first), Timer: moment(f.due),
+		OtherKeys: f.others, Conflicts: f.conflicts, Supersedes: f.supersedes, Deaths: f.deaths, Since: moment(f.first), Timer: moment(f.due),
 	}
 	if f.sequence.position > 0 {
 		e.Position = f.sequence.position

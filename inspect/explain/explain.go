@@ -96,7 +96,7 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 	}
 	if f.delayed() && f.position == 0 && f.sequence.position == 0 {
 		// Its record names the key for which it was woken, but it does not wait for it now.
-		f.key, f.others, f.holder, f.conflicts, f.postponed = "", nil, nil, 0, f.putBack
+		f.key, f.others, f.holder, f.conflicts, f.postponed, f.supersedes = "", nil, nil, 0, f.putBack, ""
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField,
-			line.ForemostField)
+			line.ForemostField, line.DeathsField, asynqwire.MessageField)
 		lease = p.ZScore(ctx, asynqwire.Lease(t.Queue), t.ID)
 		paused = p.Exists(ctx, asynqwire.Paused(t.Queue))
 		if f.state == "pending" {
@@ -134,7 +134,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 7)
+	text := make([]string, 9)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
@@ -145,6 +145,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 		f.key = key
 	}
 	f.conflicts, f.first = wait.Count, wait.First
+	f.deaths = line.Deaths(text[7], text[8], text[1])
 	if f.state == "retry" {
 		f.supersedes = text[6]
 	}

@@ -38,6 +38,7 @@ type facts struct {
 	conflicts  int
 	first      time.Time // its first refusal
 	supersedes string    // the group whose tasks it supersedes; empty if none
+	deaths     int       // how many of its runs in a row have ended with their workers
 	cancelled  string    // by whom and why, if it is to end when its run ends
 	putBack    bool      // its last run has not failed, but was to run again
 	postponed  bool      // its last run ended because lock servers could not be reached

@@ -145,6 +145,27 @@ func words(e *Explanation, f facts) {
 		e.Expected = "never"
 		e.Remedy = "enqueue it again with a later deadline, or: railtoken drop " + f.task.String()
 	}
+	ofDeaths(e, f)
+}
+
+// ofDeaths says how many runs have ended with their workers, and what to do about that.
+func ofDeaths(e *Explanation, f facts) {
+	if f.deaths == 0 || f.over() {
+		return
+	}
+	e.Why += fmt.Sprintf("; %s before ended because its worker died or stood still", runs(f.deaths))
+	if f.deaths > 1 {
+		e.Remedy = both(e.Remedy, fmt.Sprintf("see whether the task kills its workers, by memory for example, and if so: railtoken cancel %s --why REASON",
+			f.task))
+	}
+}
+
+// runs counts runs.
+func runs(n int) string {
+	if n == 1 {
+		return "the run"
+	}
+	return fmt.Sprintf("the %d runs", n)
 }
 
 // limit writes out that a limit on waiting was reached.
@@ -190,7 +211,7 @@ func superseding(f facts) string {
 	if f.supersedes == "" {
 		return ""
 	}
-	return fmt.Sprintf("; it supersedes the tasks of group %q: it waits before others, and a holder of that group was asked to stop", f.supersedes)
+	return fmt.Sprintf("; it supersedes the tasks of group %q, and asks holders of that group to stop", f.supersedes)
 }
 
 // inWorker names the process that runs the task, as far as it is known.

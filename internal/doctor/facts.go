@@ -117,6 +117,8 @@ type Active struct {
 	Timeout time.Duration
 	// Lease is when asynq's lease on it ends; zero if it has none.
 	Lease time.Time
+	// Deaths is how many of its runs in a row have ended with their workers.
+	Deaths int
 }
 
 // Hold is a lock that a worker reports to hold.

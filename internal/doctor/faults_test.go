@@ -281,6 +281,16 @@ var faults = map[string]fault{
 		s.abandoned("order:1", -20*time.Second)
 		return s
 	}, []string{"has not renewed asynq's lease, which ended 2", "it has died, or stood still", "within two minutes", "counts as failed"}, nil},
+	"a task that kills its workers": {"stuck", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker()
+		task := s.abandoned("order:1", 29*time.Second)
+		for range 2 {
+			s.takenBack(task)
+			s.fetched(task, 29*time.Second)
+		}
+		return s
+	}, []string{"its 2 runs before ended because its worker died or stood still", "railtoken cancel audits/"}, nil},
 	"entries without a task": {"orphans", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()

@@ -284,10 +284,11 @@ func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) 
 	if err := pipelined(ctx, client, all[:min(len(all), mostMessages)], func(p redis.Pipeliner,
 		a *Active,
 	) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(a.Task).Hash(), asynqwire.MessageField, "railtoken:keys")
+		return p.HMGet(ctx, line.Task(a.Task).Hash(), asynqwire.MessageField, "railtoken:keys", line.DeathsField, line.NonceField)
 	}, func(a *Active, reply *redis.SliceCmd) {
 		msg, _ := reply.Val()[0].(string)
 		a.Type, a.Timeout, _ = line.Described(msg)
+		a.Deaths = line.Deaths(reply.Val()[2], msg, reply.Val()[3])
 		a.Keyed = reply.Val()[1] != nil || held[a.Task.String()]
 	}); err != nil {
 		return err

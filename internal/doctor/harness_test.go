@@ -18,6 +18,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/doctor"
 	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -161,10 +162,28 @@ func (s *system) parked(taskType, key string, opts ...asynq.Option) delayqueue.T
 func (s *system) abandoned(key string, left time.Duration) delayqueue.Task {
 	s.Helper()
 	t := s.enqueue("any", key, asynq.Queue("audits"), asynq.Timeout(time.Minute))
+	s.fetched(t, left)
+	return t
+}
+
+// fetched has a worker fetch the one task of the queue of audits.
+func (s *system) fetched(t delayqueue.Task, left time.Duration) {
+	s.Helper()
 	s.do("LMOVE", "asynq:{audits}:pending", "asynq:{audits}:active", "LEFT", "LEFT")
 	s.do("HSET", "asynq:{audits}:t:"+t.ID, "state", "active")
 	s.do("ZADD", "asynq:{audits}:lease", time.Now().Add(left).Unix(), t.ID)
-	return t
+}
+
+// takenBack has another worker take back the task of one that has died.
+func (s *system) takenBack(t delayqueue.Task) {
+	s.Helper()
+	const run = "0123456789abcdefDEADDEAD.1"
+	s.do("HSET", "asynq:{audits}:t:"+t.ID, "pending_since", run)
+	left, err := (*line.Engine)(s.src.Inspector.Queue()).TakeBack(s.Context(), line.Remnant{Task: line.Task(t), Run: run, Silent: true}, 3,
+		func([]string) (bool, error) { return true, nil })
+	if err != nil || left != line.Back {
+		s.Fatalf("the task is %v, %v", left, err)
+	}
 }
 
 // crowd makes tasks wait for a key, of which so many have run in each of the last minutes; 0 for nothing known.

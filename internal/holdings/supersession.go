@@ -9,10 +9,9 @@ type Supersession struct {
 	Queue, ID string   // of the task
 	Grace     time.Duration
 
-	// Of the task, as far as Redis tells: when it was first refused in this attempt, and its headers. Again says that it has run before: it
-	// was retried, or its worker has died. So it may be older than tasks that were refused before.
-	First   time.Time
-	Again   bool
+	// Since is when the task was first refused or began to run, in all its attempts, by the clock of Redis. It is zero for one that was
+	// only enqueued.
+	Since   time.Time
 	Headers map[string]string
 }
 

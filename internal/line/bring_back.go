@@ -76,9 +76,6 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 	return back, err
 }
 
-// deathsField of a task's hash counts its runs that have ended with their workers, in a row: see bring_back.lua.
-const deathsField = "railtoken:deaths"
-
 // sendBack runs bring_back.lua, and returns what that does. Its last arguments are those of the script.
 func (e *Engine) sendBack(ctx context.Context, t Task, message, after, outcome, judge, run string, deaths int) (int, error) {
 	now := time.Now()

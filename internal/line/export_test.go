@@ -111,3 +111,8 @@ func (e *Engine) Starve(queues ...string) {
 	defer s.mu.Unlock()
 	s.asked, s.queues, s.starved = time.Now(), queues, len(queues)
 }
+
+// Began is [Run.BeginSuperseding] of a task whose run another process has.
+func Began(ctx context.Context, e *Engine, t Task) (time.Time, error) {
+	return (&Run{queue: e, task: t}).BeginSuperseding(ctx)
+}

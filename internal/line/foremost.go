@@ -2,7 +2,9 @@ package line
 
 import (
 	"context"
+	_ "embed" // since.lua
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,6 +12,36 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
 )
+
+// sinceField of the hash of a task that supersedes others has when it was first refused or began to run, in all its attempts (us). Of two
+// tasks that supersede each other, it tells which is the newer one.
+const sinceField = "railtoken:since"
+
+var (
+	//go:embed lua/since.lua
+	sinceSource string
+	sinceScript = redis.NewScript(sinceSource)
+)
+
+// sinceOf reads that field; zero if it is not there.
+func sinceOf(field any) time.Time {
+	text, _ := field.(string)
+	us, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}
+
+// BeginSuperseding notes that the run of a task that supersedes others begins, and returns when the task was first refused or began to run,
+// in all its attempts. It is zero if the task is gone.
+func (r *Run) BeginSuperseding(ctx context.Context) (since time.Time, err error) {
+	if r == nil {
+		return time.Time{}, nil
+	}
+	text, err := sinceScript.Run(ctx, r.queue.client, []string{r.task.Hash()}).Text()
+	return sinceOf(text), err
+}
 
 // ForemostField of a task's hash has the group that the task supersedes while it waits: see [ParkOptions].Foremost.
 const ForemostField = "railtoken:foremost"
@@ -39,15 +71,12 @@ const (
 )
 
 // Supersede has a task that waits take the place of others: those that hold its keys are asked to stop, and those that wait for them to
-// supersede the same group, and were refused before it, end: they are archived, or deleted if discard. It makes four calls to Redis, and
-// one for each task that ends.
+// supersede the same group, and are older, end: they are archived, or deleted if discard. It makes four calls to Redis, and one for each
+// task that ends.
 func (e *Engine) Supersede(ctx context.Context, s holdings.Supersession, discard bool) (ended []Superseded, err error) {
-	errs := []error{e.TellHolders(ctx, s)}
-	if s.Again { // it may be older than those that wait
-		return nil, errs[0]
-	}
+	told := e.TellHolders(ctx, s)
 	older, err := e.olderThan(ctx, s)
-	errs = append(errs, err)
+	errs := []error{told, err}
 	by := Cancellation{Discard: discard, By: "task " + Task{s.Queue, s.ID}.String(), Why: SupersededWhy}
 	for _, o := range older {
 		what, _, err := e.end(ctx, o.Task, by.ending()) // one that runs is left alone: if it holds a key, it is told as a holder
@@ -58,14 +87,14 @@ func (e *Engine) Supersede(ctx context.Context, s holdings.Supersession, discard
 	return ended, errors.Join(errs...)
 }
 
-// olderThan returns the tasks that wait for keys of a task to supersede the same group, and were refused before it.
+// olderThan returns the tasks that wait for keys of a task to supersede the same group, and are older.
 func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older []Superseded, err error) {
-	own, err := e.client.HMGet(ctx, Task{s.Queue, s.ID}.Hash(), WaitField, deathsField).Result()
+	own, err := e.client.HMGet(ctx, Task{s.Queue, s.ID}.Hash(), WaitField, sinceField).Result()
 	if err != nil {
 		return nil, err
 	}
-	first := ParseWait(own[0]).First
-	if first.IsZero() || own[1] != nil { // it waits no more, or it may be older than those that wait
+	since := sinceOf(own[1])
+	if ParseWait(own[0]).First.IsZero() || since.IsZero() { // it waits no more
 		return nil, nil
 	}
 	waiting := make([]*redis.StringSliceCmd, len(s.Keys))
@@ -87,7 +116,7 @@ func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older 
 	fields := make([]*redis.SliceCmd, len(entries))
 	if _, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, entry := range entries {
-			fields[i] = p.HMGet(ctx, taskOf(entry).Hash(), ForemostField, WaitField, asynqwire.MessageField)
+			fields[i] = p.HMGet(ctx, taskOf(entry).Hash(), ForemostField, sinceField, asynqwire.MessageField)
 		}
 		return nil
 	}); err != nil {
@@ -98,10 +127,11 @@ func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older 
 		group, _ := found.Val()[0].(string)
 		message, _ := found.Val()[2].(string)
 		task := taskIn(message)
-		if group != s.Group || task == nil || !ParseWait(found.Val()[1]).First.Before(first) {
+		if group != s.Group || task == nil {
 			continue
 		}
-		if newer, known := IsNewerPayload(s.ID, s.Headers, t.ID, task.Headers()); newer || !known {
+		newer, known := IsNewerPayload(s.ID, s.Headers, t.ID, task.Headers())
+		if newer || !known && sinceOf(found.Val()[1]).Before(since) {
 			older = append(older, Superseded{t, task.Type()})
 		}
 	}

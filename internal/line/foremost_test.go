@@ -1,21 +1,29 @@
 package line_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // before parks a task before others.
 func (r *rig) before(t line.Task, group string, keys ...string) line.Parked {
 	r.Helper()
 	return r.parkWith(t, keys[0], line.ParkOptions{Foremost: group, Also: r.keysOf(keys[1:])})
+}
+
+// began has a task count as begun, and returns since when it counts.
+func (b *begun) began(t line.Task) (time.Time, error) {
+	return line.Began(b.Context(), b.Engine, t)
 }
 
 // supersedes has a task that waits for keys supersede a group, and returns the tasks that have ended.
@@ -98,26 +106,113 @@ func TestOfTheForemostOfAGroupTheNewestStays(t *testing.T) {
 	})
 }
 
-// It began before the others, which nothing says any more.
-func TestATaskWhoseWorkerHasDiedEndsNoOthers(t *testing.T) {
+// A task counts from its first refusal or begin, whatever has happened to it since: here its worker dies, and it fails.
+func TestAnOlderTaskEndsNoNewerOnes(t *testing.T) {
 	t.Parallel()
 	onOne(t, func(b *begun) {
 		old := b.begins("old", deadRun, 10)
+		at, err := b.began(old)
+		if err != nil || time.Since(at) > time.Minute {
+			b.Fatalf("it counts from %v, %v", at, err)
+		}
 		if left := b.back(line.Remnant{Task: old, Run: deadRun, Silent: true}); left != line.Back {
 			b.Fatalf("it is %v", left)
 		}
 		b.before(b.Delayed("newer"), "g", "k")
 		b.Begin(old)
+		if again, err := b.began(old); err != nil || !again.Equal(at) {
+			b.Errorf("it counts from %v, then from %v, %v", at, again, err)
+		}
 		b.before(old, "g", "k")
 		if ended := b.supersedes(old, "g", "k"); len(ended) > 0 {
 			b.Errorf("ended are %v", ended)
 		}
-		newest := b.Delayed("newest")
-		b.before(newest, "g", "k")
-		if ended := b.supersedes(newest, "g", "k"); !slices.Equal(ended, []string{"newer", "old"}) {
+		b.Begin(old)
+		b.parkWith(old, "k", line.ParkOptions{Foremost: "g", Attempt: 1})
+		if ended := b.supersedes(old, "g", "k"); len(ended) > 0 {
+			b.Errorf("retried, it ends %v", ended)
+		}
+		b.before(b.Delayed("newest"), "g", "k")
+		ended := b.supersedes(b.task("newest"), "g", "k")
+		if slices.Sort(ended); !slices.Equal(ended, []string{"newer", "old"}) {
 			b.Errorf("ended are %v", ended)
 		}
+		if at, err := b.began(line.Task{Queue: b.queue, ID: "gone"}); err != nil || !at.IsZero() || b.Client.Exists(b.Context(), hash(b.task("gone"))).Val() != 0 {
+			b.Errorf("a task that is gone counts from %v, %v", at, err)
+		}
 	})
+}
+
+// Each call may be lost before or after it was carried out. What fails is done when the task is refused again.
+func TestASupersessionIsRepeatedAfterAnyLostCall(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	lost := 0
+	for n := 1; n <= 6; n++ {
+		for _, carriedOut := range []bool{false, true} {
+			client := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+			r, calls, failed := newRigOn(t, "standalone", client), 0, false
+			r.before(r.Delayed("old"), "g", "k")
+			r.before(r.Delayed("also"), "g", "k")
+			newest := r.Delayed("newest")
+			r.before(newest, "g", "k")
+			loses := func(ctx context.Context, cmds []redis.Cmder, next func() error) error {
+				if name := cmds[0].Name(); name == "hello" || name == "client" {
+					return next()
+				}
+				if calls++; calls != n {
+					return next()
+				}
+				if failed = true; carriedOut {
+					_ = next()
+				}
+				for _, cmd := range cmds {
+					_ = redistest.Fail(cmd, errLost)
+				}
+				return errLost
+			}
+			client.AddHook(lossy(loses))
+			s := holdings.Supersession{Keys: r.keysOf([]string{"k"}), Group: "g", Queue: newest.Queue, ID: newest.ID}
+			_, err := r.Engine.Supersede(t.Context(), s, false)
+			if failed && err == nil {
+				t.Errorf("call %d lost: no error", n)
+			}
+			if failed {
+				lost++
+			}
+			if _, err := r.Engine.Supersede(t.Context(), s, false); err != nil {
+				t.Error(err)
+			}
+			for _, id := range []string{"old", "also"} {
+				if info, err := r.Inspect.GetTaskInfo(r.name, id); err != nil || info.State != asynq.TaskStateArchived {
+					t.Errorf("call %d lost, carried out %v: %s is %+v, %v", n, carriedOut, id, info, err)
+				}
+			}
+			if woken := r.Wake("k"); woken.First() != newest {
+				t.Errorf("call %d lost, carried out %v: woken is %+v", n, carriedOut, woken)
+			}
+		}
+	}
+	if lost != 2*6 {
+		t.Errorf("only %d calls were lost", lost)
+	}
+}
+
+// lossy loses calls: single commands and pipelines.
+type lossy func(ctx context.Context, cmds []redis.Cmder, next func() error) error
+
+func (l lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return l(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (l lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l(ctx, cmds, func() error { return next(ctx, cmds) })
+	}
 }
 
 // Its handler has run in between, or an operator has moved it, or its strategy supersedes nothing any more.

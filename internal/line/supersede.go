@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
@@ -62,7 +63,7 @@ func (e *Engine) followSupersessions() {
 // carryOut tells runs of this process of a task that is to take their place, if there is such a task that has not ended.
 func (e *Engine) carryOut(ctx context.Context, s holdings.Supersession, held []holdings.Holding) error {
 	by := Task{s.Queue, s.ID}
-	fields, err := e.client.HMGet(ctx, by.Hash(), asynqwire.StateField, WaitField, asynqwire.MessageField, deathsField).Result()
+	fields, err := e.client.HMGet(ctx, by.Hash(), asynqwire.StateField, WaitField, asynqwire.MessageField, sinceField).Result()
 	if err != nil {
 		return err
 	}
@@ -74,9 +75,11 @@ func (e *Engine) carryOut(ctx context.Context, s holdings.Supersession, held []h
 	if task == nil || !parked && state != "pending" && state != "active" {
 		return nil
 	}
-	s.First, s.Again, s.Headers = wait.First, attempt > 0 || fields[3] != nil, task.Headers()
+	s.Since, s.Headers = sinceOf(fields[3]), task.Headers()
+	still := e.held.Of(s.Keys)
 	for _, h := range held {
-		if h.Holder != nil && (h.Queue != s.Queue || h.ID != s.ID) {
+		holds := slices.ContainsFunc(still, func(other holdings.Holding) bool { return other.Holder == h.Holder && other.Lease == h.Lease })
+		if holds && h.Holder != nil && (h.Queue != s.Queue || h.ID != s.ID) {
 			h.Holder.Supersede(s, h.Lease)
 		}
 	}

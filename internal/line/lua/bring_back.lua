@@ -17,7 +17,7 @@
 -- be at it. The recoverer never finds a task without a lease, so one that is left to it gets a lease that has ended.
 --
 -- The field railtoken:deaths of the hash has how many runs in a row have ended so, and what the task was like then: it is
--- different once a run has ended by itself, with a failure or a park.
+-- different once a run has ended by itself, with a failure or a park. Function Deaths reads it, too.
 --
 -- The names and fields are asynq's own (v0.26), as in its requeueCmd, retryCmd and archiveCmd.
 local id, judge = ARGV[1], ARGV[9]

@@ -1,0 +1,12 @@
+-- Notes that a task which supersedes others begins to run, unless it was refused or has begun before. It must be atomic: otherwise a task
+-- that is deleted meanwhile would leave a hash behind. It may be called repeatedly.
+--
+-- KEYS  1 hash of the task
+--
+-- Returns when it was first refused or began (us), or '' if it is gone.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return ''
+end
+local time = redis.call('TIME')
+redis.call('HSETNX', KEYS[1], 'railtoken:since', string.format('%.0f', time[1] * 1e6 + time[2]))
+return redis.call('HGET', KEYS[1], 'railtoken:since')
