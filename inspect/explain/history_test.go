@@ -51,7 +51,7 @@ func TestATaskWhoseWorkersHaveDiedIsExplained(t *testing.T) {
 		if e.Cause != explain.QueuePaused || e.Deaths != n || !strings.Contains(e.Why, want) || strings.Contains(e.Remedy, "railtoken cancel") != (n > 1) {
 			t.Errorf("after %d deaths it is explained by %+v", n, e)
 		}
-		if err := s.client.RPopLPush(t.Context(), asynqwire.Pending(task.Queue), asynqwire.Active(task.Queue)).Err(); err != nil {
+		if err := s.client.LMove(t.Context(), asynqwire.Pending(task.Queue), asynqwire.Active(task.Queue), "RIGHT", "LEFT").Err(); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.client.HSet(t.Context(), hash, asynqwire.StateField, "active", asynqwire.PendingSinceField, run).Err(); err != nil {

@@ -134,7 +134,8 @@ func TestAnOlderTaskEndsNoNewerOnes(t *testing.T) {
 		}
 		b.before(b.Delayed("newest"), "g", "k")
 		ended := b.supersedes(b.task("newest"), "g", "k")
-		if slices.Sort(ended); !slices.Equal(ended, []string{"newer", "old"}) {
+		slices.Sort(ended)
+		if !slices.Equal(ended, []string{"newer", "old"}) {
 			b.Errorf("ended are %v", ended)
 		}
 		if at, err := b.began(line.Task{Queue: b.queue, ID: "gone"}); err != nil || !at.IsZero() || b.Client.Exists(b.Context(), hash(b.task("gone"))).Val() != 0 {
@@ -160,7 +161,8 @@ func TestASupersessionIsRepeatedAfterAnyLostCall(t *testing.T) {
 				if name := cmds[0].Name(); name == "hello" || name == "client" {
 					return next()
 				}
-				if calls++; calls != n {
+				calls++
+				if calls != n {
 					return next()
 				}
 				if failed = true; carriedOut {

@@ -7,6 +7,10 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return ''
 end
-local time = redis.call('TIME')
-redis.call('HSETNX', KEYS[1], 'railtoken:since', string.format('%.0f', time[1] * 1e6 + time[2]))
-return redis.call('HGET', KEYS[1], 'railtoken:since')
+local since = redis.call('HGET', KEYS[1], 'railtoken:since')
+if not since then
+  local time = redis.call('TIME')
+  since = string.format('%.0f', time[1] * 1e6 + time[2])
+  redis.call('HSET', KEYS[1], 'railtoken:since', since)
+end
+return since
