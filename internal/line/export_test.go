@@ -8,6 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/holdings"
 )
 
 // FollowUpFirst is when a wake is checked for the first time.
@@ -115,4 +116,9 @@ func (e *Engine) Starve(queues ...string) {
 // Began is [Run.BeginSuperseding] of a task whose run another process has.
 func Began(ctx context.Context, e *Engine, t Task) (time.Time, error) {
 	return (&Run{queue: e, task: t}).BeginSuperseding(ctx)
+}
+
+// CarryOut is what a process does with the message of a supersession, once it has found the runs that hold the keys.
+func CarryOut(ctx context.Context, e *Engine, s holdings.Supersession, held []holdings.Holding) error {
+	return e.carryOut(ctx, s, held)
 }

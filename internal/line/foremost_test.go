@@ -200,6 +200,38 @@ func TestASupersessionIsRepeatedAfterAnyLostCall(t *testing.T) {
 	}
 }
 
+// told is a run that counts how often it is told.
+type told struct{ times int }
+
+func (t *told) Supersede(holdings.Supersession, holdings.Lease) { t.times++ }
+
+// A run that has begun since the process has found those that hold the keys, or has given them back since, is not told: the task may be over,
+// and an item that is done must not stop the others.
+func TestOnlyRunsThatHoldTheKeysThroughoutAreTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	task := r.Delayed("successor")
+	r.before(task, "g", "k")
+	s := holdings.Supersession{Keys: r.keysOf([]string{"k"}), Group: "g", Queue: task.Queue, ID: task.ID}
+	var throughout, gone, begun told
+	holds := func(id string, by *told) *holdings.Holding {
+		h := &holdings.Holding{Queue: r.name, ID: id, Keys: s.Keys, Holder: by}
+		r.Engine.Held().Add(h)
+		return h
+	}
+	holds("throughout", &throughout)
+	left := holds("gone", &gone)
+	found := r.Engine.Held().Of(s.Keys)
+	r.Engine.Held().Remove(left)
+	holds("begun", &begun)
+	if err := line.CarryOut(t.Context(), r.Engine, s, found); err != nil {
+		t.Fatal(err)
+	}
+	if throughout.times != 1 || gone.times != 0 || begun.times != 0 {
+		t.Errorf("told are %d, %d and %d", throughout.times, gone.times, begun.times)
+	}
+}
+
 // lossy loses calls: single commands and pipelines.
 type lossy func(ctx context.Context, cmds []redis.Cmder, next func() error) error
 
