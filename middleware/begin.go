@@ -13,7 +13,7 @@ import (
 // begin notes in Redis that the run begins, if others may supersede its task, and returns the handler. If a task has begun to run with a
 // later payload, it is one that only tells so. The task has its keys, so no other one begins meanwhile.
 func (r *run) begin(ctx context.Context, next asynq.Handler) (asynq.Handler, error) {
-	if r.supersedesItsGroup() {
+	if supersedeOf(r.Strategy) != nil && r.order == BestEffort {
 		if err := r.ask(ctx, func(ctx context.Context) (err error) {
 			r.since, err = r.active.BeginSuperseding(ctx)
 			return err
@@ -43,7 +43,8 @@ func (r *run) begin(ctx context.Context, next asynq.Handler) (asynq.Handler, err
 	}), nil
 }
 
-// ask makes a call to Redis. It waits for Redis as for the locks.
+// ask makes a call to Redis. It waits for Redis as for the locks. Without these, if they have ended meanwhile, the task waits as in an
+// outage.
 func (r *run) ask(ctx context.Context, call func(context.Context) error) error {
 	var o outage
 	for {
@@ -51,10 +52,12 @@ func (r *run) ask(ctx context.Context, call func(context.Context) error) error {
 		err := call(asking)
 		cancel()
 		switch {
-		case err == nil:
-			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case r.lease != nil && r.lease.Err() != nil && !r.nowhere():
+			return r.postpone(r.lease.Err())
+		case err == nil:
+			return nil
 		}
 		if err := r.awaitRedis(ctx, &o, err); err != nil {
 			return err

@@ -39,12 +39,17 @@ func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 		delay = min(delay, left)
 	}
 	if (left <= 0 || r.isStopping()) && !r.nowhere() {
-		if r.active != nil {
-			r.active.Postpone(outageDelay)
-		}
-		return &unavailableError{cause, outageDelay}
+		return r.postpone(cause)
 	}
 	return r.pause(ctx, delay, nil)
+}
+
+// postpone has the task come back after an outage, and returns the error of the run.
+func (r *run) postpone(cause error) error {
+	if r.active != nil {
+		r.active.Postpone(outageDelay)
+	}
+	return &unavailableError{cause, outageDelay}
 }
 
 // pause waits for d, or until a key was released or the server begins to shut down. The shutdown does not end the pause

@@ -102,3 +102,35 @@ func TestTheGraceEndsWithTheHandler(t *testing.T) {
 		}
 	}
 }
+
+// What is noted when a run begins may take as long as Redis is away. Without its locks the run does not begin.
+func TestARunWithoutItsLocksDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{lock: &lock{Options: Options{Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil), lease: lease, left: 1}
+	asked := 0
+	ask := func() error {
+		return r.ask(t.Context(), func(context.Context) error {
+			asked++
+			return nil
+		})
+	}
+	if err := ask(); err != nil || asked != 1 {
+		t.Errorf("with its locks: %v", err)
+	}
+	locks.Depose(lease, "ann", "it hangs")
+	_, away := errors.AsType[*unavailableError](ask())
+	if _, comesBack := waits(ask()); !away || !comesBack {
+		t.Error("without its locks it begins")
+	}
+}

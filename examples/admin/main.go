@@ -22,8 +22,8 @@ import (
 
 func main() {
 	addr := flag.String("redis", "127.0.0.1:6379", "address of Redis")
-	// Neither page knows users: elsewhere than on loopback, put a proxy that authenticates in front.
 	namespace := flag.String("namespace", "", "namespace of the tasks and locks, as of attach.Options with NamespaceTasks")
+	// Neither page knows users: elsewhere than on loopback, put a proxy that authenticates in front.
 	listen := flag.String("listen", "127.0.0.1:8080", "address of this server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -36,7 +36,7 @@ type Explanation struct {
 	// Worker is host/PID of the process that runs the task; empty if it does not run, or if that is not known.
 	Worker string `json:"worker,omitempty"`
 
-	// Deaths is how many of its runs in a row have ended with their workers, and were taken back (attach.Recovery).
+	// Deaths is how many of its last runs have ended with their workers, and were taken back (attach.Recovery).
 	Deaths int `json:"deaths,omitempty"`
 
 	// Timer is when the task runs again by itself, if nothing brings it back sooner.

@@ -145,7 +145,9 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 		f.key = key
 	}
 	f.conflicts, f.first = wait.Count, wait.First
-	f.deaths = line.Deaths(text[7], text[8], text[1])
+	if !f.over() {
+		f.deaths = line.Deaths(text[7], text[8], text[1])
+	}
 	if f.state == "retry" {
 		f.supersedes = text[6]
 	}

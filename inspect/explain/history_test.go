@@ -47,7 +47,7 @@ func TestATaskWhoseWorkersHaveDiedIsExplained(t *testing.T) {
 			t.Fatalf("it is %v, %v", left, err)
 		}
 		e := s.explain(task)
-		want := map[int]string{1: "the run before ended because its worker died", 2: "the 2 runs before ended because its worker died"}[n]
+		want := map[int]string{1: "; a run of it has ended because its worker died", 2: "; 2 of its last runs have ended because its worker died"}[n]
 		if e.Cause != explain.QueuePaused || e.Deaths != n || !strings.Contains(e.Why, want) || strings.Contains(e.Remedy, "railtoken cancel") != (n > 1) {
 			t.Errorf("after %d deaths it is explained by %+v", n, e)
 		}

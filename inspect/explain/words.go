@@ -150,22 +150,22 @@ func words(e *Explanation, f facts) {
 
 // ofDeaths says how many runs have ended with their workers, and what to do about that.
 func ofDeaths(e *Explanation, f facts) {
-	if f.deaths == 0 || f.over() {
+	if f.deaths == 0 {
 		return
 	}
-	e.Why += fmt.Sprintf("; %s before ended because its worker died or stood still", runs(f.deaths))
+	e.Why += fmt.Sprintf("; %s ended because its worker died or stood still", runs(f.deaths))
 	if f.deaths > 1 {
 		e.Remedy = both(e.Remedy, fmt.Sprintf("see whether the task kills its workers, by memory for example, and if so: railtoken cancel %s --why REASON",
 			f.task))
 	}
 }
 
-// runs counts runs.
+// runs counts the last runs.
 func runs(n int) string {
 	if n == 1 {
-		return "the run"
+		return "a run of it has"
 	}
-	return fmt.Sprintf("the %d runs", n)
+	return fmt.Sprintf("%d of its last runs have", n)
 }
 
 // limit writes out that a limit on waiting was reached.

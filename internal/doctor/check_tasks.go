@@ -113,8 +113,9 @@ func stuck(f Facts) (all []Finding) {
 			finding.Remedy = "see whether that process is stopped, has lost its network or has died: a running server brings the task back"
 			finding.Command = "railtoken explain " + a.Task.String()
 		case a.Deaths > 1:
-			finding.What = fmt.Sprintf("it runs, and its %d runs before ended because its worker died or stood still", a.Deaths)
-			finding.Cost = "each such run ends the other tasks of its worker, too; asynq counts the next one as failed (attach.Recovery.Deaths)"
+			finding.What = fmt.Sprintf("it runs, and %d of its last runs have ended because its worker died or stood still", a.Deaths)
+			finding.Cost = "such a run may end the other tasks of its worker, too; the third one in a row counts as failed, unless " +
+				"attach.Recovery.Deaths says otherwise"
 			finding.Remedy = "see whether the task kills its workers, by memory for example, and if so cancel it"
 			finding.Command = "railtoken cancel " + a.Task.String() + " --why REASON"
 			all = append(all, finding)

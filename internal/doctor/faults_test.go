@@ -290,7 +290,7 @@ var faults = map[string]fault{
 			s.fetched(task, 29*time.Second)
 		}
 		return s
-	}, []string{"its 2 runs before ended because its worker died or stood still", "railtoken cancel audits/"}, nil},
+	}, []string{"2 of its last runs have ended because its worker died or stood still", "railtoken cancel audits/"}, nil},
 	"entries without a task": {"orphans", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()

@@ -115,7 +115,7 @@ func (e *Engine) Starve(queues ...string) {
 
 // Began is [Run.BeginSuperseding] of a task whose run another process has.
 func Began(ctx context.Context, e *Engine, t Task) (time.Time, error) {
-	return (&Run{queue: e, task: t}).BeginSuperseding(ctx)
+	return (&Run{queue: e, task: t, since: time.Now()}).BeginSuperseding(ctx)
 }
 
 // CarryOut is what a process does with the message of a supersession, once it has found the runs that hold the keys.

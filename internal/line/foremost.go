@@ -39,7 +39,7 @@ func (r *Run) BeginSuperseding(ctx context.Context) (since time.Time, err error)
 	if r == nil {
 		return time.Time{}, nil
 	}
-	text, err := sinceScript.Run(ctx, r.queue.client, []string{r.task.Hash()}).Text()
+	text, err := sinceScript.Run(ctx, r.queue.client, []string{r.task.Hash()}, time.Since(r.since).Microseconds()).Text()
 	return sinceOf(text), err
 }
 
@@ -131,7 +131,8 @@ func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older 
 			continue
 		}
 		newer, known := IsNewerPayload(s.ID, s.Headers, t.ID, task.Headers())
-		if newer || !known && sinceOf(found.Val()[1]).Before(since) {
+		its := sinceOf(found.Val()[1]) // zero if it was parked by an earlier version
+		if newer || !known && !its.IsZero() && its.Before(since) {
 			older = append(older, Superseded{t, task.Type()})
 		}
 	}

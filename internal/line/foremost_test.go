@@ -133,6 +133,8 @@ func TestAnOlderTaskEndsNoNewerOnes(t *testing.T) {
 			b.Errorf("retried, it ends %v", ended)
 		}
 		b.before(b.Delayed("newest"), "g", "k")
+		b.before(b.Delayed("earlier"), "g", "k")
+		b.Client.HDel(b.Context(), hash(b.task("earlier")), "railtoken:since") // an earlier version has parked it
 		ended := b.supersedes(b.task("newest"), "g", "k")
 		slices.Sort(ended)
 		if !slices.Equal(ended, []string{"newer", "old"}) {

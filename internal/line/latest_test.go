@@ -138,11 +138,15 @@ func TestTheWaitOfANewPayloadBeginsAnew(t *testing.T) {
 		}
 		r.Park(r.Delayed("b"), "k")
 		before := r.wait(task)
+		r.Client.HSet(t.Context(), hash(task), "railtoken:since", "1000000")
 		deadline := time.Now().Add(time.Hour)
 		if again := put(asynq.Deadline(deadline)); again != task {
 			t.Fatalf("beside %v waits %v", task, again)
 		}
 		after := r.wait(task)
+		if since := r.Client.HGet(t.Context(), hash(task), "railtoken:since").Val(); len(since) != len("1795874717743708") {
+			t.Errorf("it counts from %s us", since)
+		}
 		if before.Count != 3 || after.Count != 1 || after.First.Before(before.First) || after.First.Equal(before.First) {
 			t.Errorf("its conflicts are %+v, want them to begin anew after %+v", after.Conflict, before.Conflict)
 		}

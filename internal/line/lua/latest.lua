@@ -76,6 +76,9 @@ if waits then
   if keys ~= '' then
     redis.call('HSET', other, 'railtoken:keys', keys)
   end
+  if redis.call('HGET', other, 'railtoken:since') then -- with the new payload it is a new task
+    redis.call('HSET', other, 'railtoken:since', string.format('%.0f', micros()))
+  end
   first = tonumber(first)
   if r and (parked or state ~= 'retry') then -- its place stays, but its wait begins anew
     r.retried, r.deadline, r.first, r.conflicts = '0', deadline, micros(), math.min(r.conflicts, 1)

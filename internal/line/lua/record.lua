@@ -90,11 +90,11 @@ local function note(task, waiters, retried, look, ago, deadline, own, also, fore
   if foremost ~= '' and (not had or redis.call('HGET', task, 'railtoken:foremost') ~= foremost) then
     r.place = r.first - 4e15 -- below zero, in the order of their first conflicts
     redis.call('HSET', task, 'railtoken:foremost', foremost)
-    if not redis.call('HGET', task, 'railtoken:since') then
-      redis.call('HSET', task, 'railtoken:since', string.format('%.0f', r.first))
-    end
   elseif foremost == '' and r.place < 0 and redis.call('HDEL', task, 'railtoken:foremost') == 1 then
     r.place = r.first -- its strategy is another one now
+  end
+  if foremost ~= '' and not redis.call('HGET', task, 'railtoken:since') then
+    redis.call('HSET', task, 'railtoken:since', string.format('%.0f', r.first))
   end
   r.own, r.freed, r.waiters, r.also = own == '1', false, before == '' and waiters or before, also
   write(task, r)
