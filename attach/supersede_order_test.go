@@ -62,7 +62,6 @@ func TestASuccessorThatWasTakenBackDoesNotStopANewerOne(t *testing.T) {
 		first := o.put("cancel", "1")
 		older := o.next("cancel1")
 		ok(o.T, o.inspect.PauseQueue("default"))
-		o.put("cancel", "2")
 		task, client := line.Task{Queue: first.Queue, ID: first.ID}, o.attached.Client()
 		name := client.HGet(o.Context(), task.Hash(), asynqwire.PendingSinceField).Val()
 		left, err := (*line.Engine)(o.attached.Queue()).TakeBack(o.Context(), line.Remnant{Task: task, Run: name, Silent: true}, 3,
@@ -71,11 +70,12 @@ func TestASuccessorThatWasTakenBackDoesNotStopANewerOne(t *testing.T) {
 			o.Fatalf("it is %v, %v", left, err)
 		}
 		pending := asynqwire.Pending(first.Queue)
-		ok(o.T, client.LRem(o.Context(), pending, 1, first.ID).Err())
-		ok(o.T, client.LPush(o.Context(), pending, first.ID).Err()) // another worker fetches the newer one first
-		older.result <- nil                                         // the worker lives after all, and gives the key back
+		ok(o.T, client.LRem(o.Context(), pending, 1, first.ID).Err()) // it is fetched later
+		older.result <- nil                                           // the worker lives after all, and gives the key back
 		ok(o.T, o.inspect.UnpauseQueue("default"))
+		o.put("cancel", "2")
 		newer := o.next("cancel2")
+		ok(o.T, client.LPush(o.Context(), pending, first.ID).Err())
 		o.parked(first)
 		o.goesOn(newer)
 		newer.result <- nil
