@@ -103,6 +103,10 @@ ledger: ## Move money TRANSFERS (10000) times in each of five modes on three dat
 	@REDISTEST_REQUIRE=1 go test -C examples/ledger -count=1 -timeout 60m -run '^TestTheWholeLedgerKeepsItsPromises$$' -whole \
 		-transfers $(TRANSFERS) -plot "$(CURDIR)/docs/ledger.svg"
 
+.PHONY: chaos
+chaos: ## Break servers, networks and clients for FOR (10m) while clients take locks, judge them, and write docs/reliability.md; 15 minutes
+	@scripts/chaos.sh
+
 .PHONY: overload
 overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
 	@scripts/overload.sh

@@ -40,6 +40,7 @@ var navigation = []entry{
 	{"Run", ""},
 	{"Operations", "operations.html"},
 	{"Failure modes", "failure-modes.html"},
+	{"Reliability", "reliability.html"},
 	{"Understand", ""},
 	{"Design", "design.html"},
 	{"Glossary", "glossary.html"},
