@@ -41,7 +41,7 @@ quick: ## Test what a task passes through, in under a minute; needs redis-server
 	@scripts/quick.sh
 
 .PHONY: test
-test: ## Test everything; RACE=1 adds the race detector, as CI does; installs what is missing: servers, and a C compiler for RACE
+test: ## Test everything; RACE=1 adds the race detector, as CI does; installs what is missing: servers, and a C compiler
 	@scripts/test.sh $(PKG)
 
 .PHONY: lint
@@ -85,7 +85,7 @@ fleet: ## The same in BestEffort, FIFO and StrictFIFO while every other worker i
 	@scripts/fleet.sh "$(BASE)"
 
 .PHONY: thorough
-thorough: ## Play crash points, random plans and long runs in full length, and suspend machines; about five minutes
+thorough: ## Play crash points, random plans and long runs in full length, in a namespace, too, and suspend machines; about seven minutes
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/verify/crashtest ./internal/verify/e2e ./locking ./middleware
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./internal/verify/e2e -namespace shop-a
 	@scripts/suspend.sh

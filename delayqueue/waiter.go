@@ -51,7 +51,7 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", "railtoken:nonce", asynqwire.PendingSinceField, line.WaitField,
+		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", line.NonceField, asynqwire.PendingSinceField, line.WaitField,
 			line.ForemostField)
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }

@@ -83,7 +83,7 @@ type run struct {
 	superseding *superseding // that of the task, also in the run of an item
 	own         superseding  // that of the task
 
-	since time.Time // when the task was first refused or began, if it supersedes its group
+	since time.Time // when the task was first refused or began, if it supersedes others
 
 	outage   outage // of the lock servers
 	refusals int

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-{ have redis-server && have cc; } || RACE=1 scripts/test-deps.sh
+{ have redis-server && { have cc || have gcc; }; } || scripts/test-deps.sh
 export REDISTEST_REQUIRE=1
 go test -C internal/verify/chaos -count=1 -v -timeout 120m -run '^TestLocksUnderChaos$' . \
   -for "${FOR:-10m}" -every "${EVERY:-450ms}" -seed "${SEED:-1}" -long -report "$PWD/docs/reliability.md"

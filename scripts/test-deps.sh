@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, Prometheus,
-# Chromium, and with RACE=1 a C compiler for the race detector.
+# Chromium, and a C compiler for the race detector and for what steps the clocks of servers.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -117,11 +117,11 @@ if ! have chromium-headless-shell && ! have chromium && ! have chromium-browser 
       "Alpine: apk add chromium; macOS: brew install --cask google-chrome) and run \"make test\" again."
 fi
 
-if [[ ${RACE:-} ]] && ! compiles_c; then
-  say "the race detector needs a C compiler, and \"$(go env CC)\" does not work here"
+if ! compiles_c; then
+  say "the race detector and the tests of internal/verify/chaos need a C compiler, and \"$(go env CC)\" does not work here"
   install_packages "gcc libc6-dev" "gcc glibc-devel" "gcc musl-dev" - || true
   hash -r
   compiles_c ||
     fail "cannot install a C compiler. Install one by hand (Debian: apt-get install gcc libc6-dev; Fedora: dnf install gcc;" \
-      "Alpine: apk add gcc musl-dev; macOS: xcode-select --install) and run \"RACE=1 make test\" again."
+      "Alpine: apk add gcc musl-dev; macOS: xcode-select --install) and run \"make test\" again."
 fi

@@ -121,7 +121,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var lease *redis.FloatCmd
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", "railtoken:nonce", asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField,
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:keys", line.NonceField, asynqwire.PendingSinceField, "railtoken:sequence", line.WaitField, line.CancelField,
 			line.ForemostField, line.DeathsField, asynqwire.MessageField)
 		lease = p.ZScore(ctx, asynqwire.Lease(t.Queue), t.ID)
 		paused = p.Exists(ctx, asynqwire.Paused(t.Queue))

@@ -9,6 +9,14 @@ const settles = MaxTTL + time.Second
 // most is how many servers kill a majority.
 const most = 3
 
+// killed returns the servers that KillMost kills.
+func (e Event) killed() (servers []int) {
+	for i := range most {
+		servers = append(servers, (e.Server+i)%Servers)
+	}
+	return servers
+}
+
 // Health is what the nemesis has done to the servers and the network, and until when each counts as bad. Whatever happens to servers and
 // networks, there is at most one holder; but a server whose clock steps may end a lease early. That must not be one that the lease needs:
 // so everything else is whole then, and was while such leases were taken.
@@ -46,9 +54,7 @@ func (h *Health) Admit(e Event, now time.Duration) bool {
 	case PauseServer, FullServer:
 		servers = []int{e.Server}
 	case KillMost:
-		for i := range most {
-			servers = append(servers, (e.Server+i)%(most+2))
-		}
+		servers = e.killed()
 	}
 	if h.clock > now || e.Fault == Step && (len(h.bad) > 0 || h.links > now) || len(servers) == 1 && len(h.bad) >= most {
 		return false

@@ -31,6 +31,9 @@ var faults = []Fault{
 	Partition, Partition, Partition, LoseReplies, LoseReplies, LoseReplies, Drip, Drip, Step,
 }
 
+// Servers is how many lock servers there are.
+const Servers = 5
+
 // Event is one act of the nemesis.
 type Event struct {
 	After  time.Duration // the event before
@@ -46,10 +49,10 @@ func (e Event) String() string {
 }
 
 // Plan returns events for a time, on average one each so often.
-func Plan(random *rand.Rand, servers, clients int, total, each time.Duration) (all []Event) {
+func Plan(random *rand.Rand, clients int, total, each time.Duration) (all []Event) {
 	for at := time.Duration(0); ; {
 		e := Event{
-			After: time.Duration(random.Int64N(int64(2 * each))), Fault: faults[random.IntN(len(faults))], Server: random.IntN(servers),
+			After: time.Duration(random.Int64N(int64(2 * each))), Fault: faults[random.IntN(len(faults))], Server: random.IntN(Servers),
 			Client: random.IntN(clients), Lasts: 50*time.Millisecond + time.Duration(random.ExpFloat64()*float64(600*time.Millisecond)),
 		}
 		e.Lasts = min(e.Lasts, 4*time.Second)
