@@ -113,9 +113,9 @@ func (e *Engine) Starve(queues ...string) {
 	s.asked, s.queues, s.starved = time.Now(), queues, len(queues)
 }
 
-// Began is [Run.BeginSuperseding] of a task whose run another process has.
-func Began(ctx context.Context, e *Engine, t Task) (time.Time, error) {
-	return (&Run{queue: e, task: t, since: time.Now()}).BeginSuperseding(ctx)
+// Began is [Run.BeginSuperseding] of a task that another process has fetched.
+func Began(ctx context.Context, e *Engine, t Task, fetched time.Time) (time.Time, error) {
+	return (&Run{queue: e, task: t, since: fetched}).BeginSuperseding(ctx)
 }
 
 // CarryOut is what a process does with the message of a supersession, once it has found the runs that hold the keys.
