@@ -63,8 +63,8 @@ func (o SingleOptions) Validate() error {
 // server that has its slot). It takes one round trip to acquire and one to release. On a cluster, keys in different
 // slots are taken one after another, in order, and given back when one is refused.
 //
-// Concurrent calls to one server are batched into one script call. A server that refuses several slots in one call,
-// such as a cluster node or most cluster proxies, gets them one by one. Because a lease of several keys is one script
+// Concurrent calls to one server are batched into one script call, and those to one master of a cluster into one pipeline. A
+// server that refuses several slots in one call, such as most cluster proxies, gets them one by one. Because a lease of several keys is one script
 // call, a proxy must not split such calls silently, or route them by their first key alone.
 //
 // It needs Redis 6.2 or later. It is safe for concurrent use.
@@ -78,7 +78,7 @@ type Single struct {
 	sharded      bool
 	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
 	suspension   suspensionDetector // of its leases
-	server       *pipeline.Server
+	server       pipeline.Caller
 	retries      int      // of an attempt
 	fitness      *fitness // nil with AllowEviction
 	subscription *subscription.Subscription
@@ -112,11 +112,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	}
 	_, plain := client.(*redis.Client)
 	s.sharded = !plain
-	leaders := singleLeaders
-	if s.sharded {
-		leaders = 0
-	}
-	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
+	s.server = pipeline.To(client, pipeline.Options{Leaders: singleLeaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
 	s.subscription, s.pending = subscription.New(client), newBacklog()
 	if !opts.AllowEviction {

@@ -90,6 +90,9 @@ func (s *Server) pipeline(ctx context.Context, calls []*Call) {
 
 // minBatch returns the smallest number of calls in a batch, or 0 for no batches.
 func (s *Server) minBatch() int {
+	if s.unbatched {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.unbatchedUntil.IsZero() && time.Now().Before(s.unbatchedUntil) {

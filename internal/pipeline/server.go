@@ -55,9 +55,10 @@ var ErrNotSent = errors.New("not sent")
 // sent together: first those that release or renew, then newcomers (see [Script.ForNewcomers]). A queued call is not
 // sent if its caller has given it up, so that overload leaves no work behind. It is safe for concurrent use.
 type Server struct {
-	client redis.UniversalClient
-	opts   Options
-	prompt bool // the client keeps deadlines
+	client    redis.UniversalClient
+	opts      Options
+	prompt    bool // the client keeps deadlines
+	unbatched bool // the calls are for several slots
 
 	answers sync.Pool // of chan struct{}, for callers that wait
 
@@ -78,9 +79,13 @@ type Server struct {
 // New returns a Server for the server to which client connects.
 func New(client redis.UniversalClient, opts Options) *Server {
 	s := &Server{client: client, opts: opts}
-	if plain, ok := client.(*redis.Client); ok {
-		s.prompt = plain.Options().ContextTimeoutEnabled && opts.Timeout > 0
+	switch c := client.(type) {
+	case *redis.Client:
+		s.prompt = c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		s.prompt = c.Options().ContextTimeoutEnabled
 	}
+	s.prompt = s.prompt && opts.Timeout > 0
 	return s
 }
 

@@ -44,7 +44,7 @@ func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 func (in *Intake) Run(queue, id string) string { return in.slots.run(name{queue, id}) }
 
 // Joins reports whether Acknowledge ends runs: otherwise asynq's scripts do, one at a time.
-func (in *Intake) Joins() bool { return in.oneNode && !in.drained.Load() }
+func (in *Intake) Joins() bool { return !in.drained.Load() }
 
 // Values of the first number in the reply of an acknowledgement.
 const (
@@ -60,11 +60,11 @@ var ErrLost = errors.New("broker: a lock of the task was lost")
 var errNotFound = errors.New("NOT FOUND")
 
 // Acknowledge ends a run, if the task is still in it, releases its locks, and wakes tasks that are parked on their keys.
-// Tasks are taken in the same call for the slots that are free then. ok is false when nothing was sent: the run is not
-// one of this Intake, or the queues are on several nodes.
+// Tasks are taken in the same call for the slots that are free then.ok is false when nothing was sent: the run is not
+// one of this Intake.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, _ error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
-	if !known || !in.oneNode || a.Text == "" && !a.Done {
+	if !known || a.Text == "" && !a.Done {
 		return false, nil
 	}
 	at := slices.Index(a.Keys, asynqwire.Hash(a.Queue, a.ID))
@@ -75,9 +75,10 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return false, nil
 	}
 	defer in.end()
-	script := in.ackScript(a.text())
+	p := in.place(a.Queue)
+	script := p.ackScript(a.text())
 	// asynq's lease bounds ctx, and is longer than a call may take.
-	got, err := readAcknowledged(in.server.Finish(ctx, in.ackCall(&a, script, at, run, true)))
+	got, err := readAcknowledged(p.server.Finish(ctx, in.ackCall(&a, script, at, run, true)))
 	if !unanswered(err) {
 		if err == nil && got.end == ackDone && a.Ending != nil {
 			a.Ending.Told()
@@ -92,7 +93,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return true, err
 	}
 	if in.repeat(func(ctx context.Context) error {
-		got, err := readAcknowledged(in.server.Run(ctx, in.ackCall(&a, script, at, run, false)))
+		got, err := readAcknowledged(p.server.Run(ctx, in.ackCall(&a, script, at, run, false)))
 		if passes(err) {
 			return err
 		}
@@ -228,12 +229,12 @@ func (a acknowledged) release(ctx context.Context, r *colocated.Release, err err
 }
 
 // ackScript returns the script that has an acknowledgement of asynq in it. Each of its commands takes tasks, too.
-func (in *Intake) ackScript(text string) *pipeline.Script {
-	known, ok := in.ackScripts.Load(text)
+func (p *place) ackScript(text string) *pipeline.Script {
+	known, ok := p.ackScripts.Load(text)
 	if !ok {
-		source := strings.Replace(ackSource, "--MARKS--", strconv.FormatBool(in.marks), 1)
-		source = in.parking.source(rediswire.Compose(ends.Functions, strings.Replace(source, "--SCRIPT--", text, 1)))
-		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(in.fetchWithAcks))
+		source := strings.Replace(ackSource, "--MARKS--", strconv.FormatBool(p.in.marks), 1)
+		source = p.in.parking.source(rediswire.Compose(ends.Functions, strings.Replace(source, "--SCRIPT--", text, 1)))
+		known, _ = p.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(p.fetchWithAcks))
 	}
 	script, _ := known.(*pipeline.Script)
 	return script
@@ -241,33 +242,37 @@ func (in *Intake) ackScript(text string) *pipeline.Script {
 
 // fetchWithAcks returns the fetch that goes with acknowledgements in one command. They end later than their command is
 // answered, so the Intake waits for it.
-func (in *Intake) fetchWithAcks(calls int) pipeline.Share {
+func (p *place) fetchWithAcks(calls int) pipeline.Share {
+	in := p.in
 	var found []arrival
-	n, takes := 0, false
-	if !in.quiet.Load() && !in.isStopping() {
+	n := 0
+	// While a node is away, its acknowledgements are repeated. They must not add one fetch after the other that is to be recalled.
+	takes := !in.quiet.Load() && !in.isStopping() && p.recalls.Load() == 0
+	if takes {
 		found, n = in.slots.ask(0, calls)
-		// While Redis is away, acknowledgements are repeated, and each fetch without an answer is recalled until there is one: there
-		// must not be more of them than there are slots.
-		takes = n+len(found) > 0 || in.recalls.Load() == 0
+		if !in.oneNode {
+			n = in.slots.keep(n, in.order.first(p.queues[0], n))
+		}
 	}
-	f := in.fetch(in.order.names, n, found, takes)
+	f := p.fetch(n, found, takes)
 	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
 		switch {
 		case f.call == "":
 		case !unanswered(err):
 			_, _ = f.answered(reply, err) // the next Fetch meets the error
 		default:
-			in.recalls.Add(1)
+			f.free()
+			p.recalls.Add(1)
 			in.repeat(func(ctx context.Context) error {
 				_, err := f.recall(ctx)
 				if err == nil {
-					in.recalls.Add(-1)
+					p.recalls.Add(-1)
 				}
 				return err
 			}, func() { // asynq recovers what it has taken
-				in.recalls.Add(-1)
+				p.recalls.Add(-1)
 				in.slots.admitted(len(found))
-				in.came(n+len(found), nil, time.Time{})
+				in.came(len(found), nil, time.Time{})
 			})
 		}
 	}}

@@ -16,8 +16,8 @@ import (
 )
 
 // run makes one call. No client sends it again by itself.
-func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args ...any) (reply any, err error) {
-	return in.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
+func (p *place) run(ctx context.Context, script *pipeline.Script, keys []string, args ...any) (reply any, err error) {
+	return p.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
 }
 
 // repeat makes a call in the background until it returns no error, and reports false when the process is ending. If it

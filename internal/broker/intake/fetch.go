@@ -16,7 +16,8 @@ import (
 
 // fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
 type fetch struct {
-	in    *Intake
+	*place
+
 	most  int       // tasks
 	found []arrival // tasks of earlier fetches, whose locks it takes
 	sent  time.Time // when the leases of its tasks begin
@@ -42,24 +43,24 @@ const (
 )
 
 // fetch returns a fetch of at most most tasks, beside which it may take followers. If it takes nothing at all, it has no name.
-func (in *Intake) fetch(names []string, most int, found []arrival, takes bool) fetch {
-	f := fetch{in: in, most: most, found: found, reader: reader{names: names}}
+func (p *place) fetch(most int, found []arrival, takes bool) fetch {
+	f := fetch{place: p, most: most, found: found, reader: reader{names: p.queues}}
 	if takes {
-		f.call = in.name()
-		f.asking = in.ask()
+		f.call = p.in.name()
+		f.asking = p.in.ask()
 	}
-	f.keys = append(append(make([]string, 0, 1+len(in.keys)), in.keysFor(names)...), recalledKey(names[0], f.call))
+	f.keys = append(append(make([]string, 0, 1+len(p.keys)), p.keys...), recalledKey(p.queues[0], f.call))
 	orders := []any{"\x01"}
-	if len(names) > 1 {
-		orders = in.order.orders(max(most, 1))
+	if len(p.queues) > 1 {
+		orders = p.in.order.orders(max(most, 1))
 	}
 	f.sent = time.Now()
 	f.args = append(make([]any, 0, 13+len(orders)+5*len(found)), f.call, most, leaseEnd(f.sent))
 	f.args = append(f.args, f.values()...)
-	f.args = append(append(f.args, f.sent.UnixNano(), in.parking.unserved(), len(orders)), orders...)
+	f.args = append(append(f.args, f.sent.UnixNano(), p.in.parking.unserved(), len(orders)), orders...)
 	f.args = append(f.args, len(found))
 	for _, t := range found {
-		f.args = append(f.args, slices.Index(names, t.Queue)+1, t.ID, t.Run, t.Recorded, t.Message[:2+len(typeOf(t.Message))])
+		f.args = append(f.args, slices.Index(p.queues, t.Queue)+1, t.ID, t.Run, t.Recorded, t.Message[:2+len(typeOf(t.Message))])
 	}
 	return f
 }
@@ -91,12 +92,19 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	return f.admitted(answers) || more || g.more || len(found)+n > 0, err
 }
 
+// free frees the slots of an unanswered fetch for those from other nodes. The tasks that it may have taken go back, if there is no slot
+// for them when they come.
+func (f *fetch) free() {
+	f.in.slots.answered(f.most, nil, time.Time{})
+	f.most = 0
+}
+
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
 func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	args := slices.Clone(f.args)
 	f.sent = time.Now()
 	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(f.sent)
-	reply, err := f.in.run(ctx, f.in.recallScript, f.keys, args...)
+	reply, err := f.run(ctx, f.in.recallScript, f.keys, args...)
 	if passes(err) {
 		return false, err
 	}
@@ -116,9 +124,10 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	}
 	defer in.end()
 	in.quiet.Store(false)
-	in.recalling <- struct{}{}
-	defer func() { <-in.recalling }()
-	if err := in.recall(ctx); err != nil {
+	p := in.place(queue)
+	p.recalling <- struct{}{}
+	defer func() { <-p.recalling }()
+	if err := p.recall(ctx); err != nil {
 		return false, err
 	}
 	found, n := in.slots.ask(1, 0)
@@ -126,69 +135,51 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		return false, redis.Nil
 	}
 	if in.isStopping() && n > 1 {
-		in.slots.answered(n-1, nil, time.Time{})
-		n = 1
+		n = in.slots.keep(n, 1)
 	}
 	if !in.oneNode {
-		share := in.order.share(queue, n)
-		in.slots.answered(n-share, nil, time.Time{})
-		n = share
+		n = in.slots.keep(n, in.order.share(queue, n))
 	}
-	f := in.fetch(in.namesFor(queue), n, found, true)
-	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
+	f := p.fetch(n, found, true)
+	reply, err := p.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
 		return f.answered(reply, err)
 	}
+	f.free()
 	var others atomic.Bool // a recall in the background may outlast this call
-	in.lost = func(ctx context.Context) error {
+	p.lost = func(ctx context.Context) error {
 		more, err := f.recall(ctx)
 		if err == nil {
 			others.Store(more)
 		}
 		return err
 	}
-	if in.recall(ctx) == nil {
+	if p.recall(ctx) == nil {
 		return others.Load(), nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
-		in.recalling <- struct{}{}
-		defer func() { <-in.recalling }()
-		if in.lost != nil && time.Since(in.recalled) < repeatMost { //nolint:forbidigo // a pause: asynq does fetch
+		p.recalling <- struct{}{}
+		defer func() { <-p.recalling }()
+		if p.lost != nil && time.Since(p.recalled) < repeatMost { //nolint:forbidigo // a pause: asynq does fetch
 			return errRecalled
 		}
-		return in.recall(ctx)
+		return p.recall(ctx)
 	}, func() {}) // the next fetch recalls it
 	return false, err
-}
-
-// namesFor returns the queues that a Fetch for one of them looks at.
-func (in *Intake) namesFor(queue string) []string {
-	if in.oneNode && slices.Contains(in.order.names, queue) {
-		return in.order.names
-	}
-	return []string{queue}
-}
-
-// keysFor returns the keys of queues in the scripts.
-func (in *Intake) keysFor(names []string) []string {
-	if slices.Equal(names, in.order.names) {
-		return in.keys
-	}
-	return keysOf(names)
 }
 
 // errRecalled has a recall in the background wait, because the last one was a moment ago.
 var errRecalled = errors.New("broker: the last fetch was recalled just now")
 
 // recall asks for the tasks of the last Fetch if it was not answered. The caller has put a value into recalling.
-func (in *Intake) recall(ctx context.Context) error {
-	if in.lost == nil {
+func (p *place) recall(ctx context.Context) error {
+	if p.lost == nil {
 		return nil
 	}
-	in.recalled = time.Now()
-	err := in.lost(ctx)
+	p.recalled = time.Now()
+	err := p.lost(ctx)
 	if err == nil {
-		in.lost = nil
+		p.lost = nil
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/colocated"
-	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // came notes what a call that asked for n tasks has brought, whose leases began at a time. It reports whether tasks of it
@@ -165,8 +164,7 @@ func (in *Intake) giveBack(tasks []Task) {
 			}
 			queue := keysOf([]string{t.Queue})
 			keys := append([]string{asynqwire.Hash(t.Queue, t.ID), queue[2], queue[3], queue[0]}, locks.Keys...)
-			reply, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript, keys,
-				t.Run, t.ID, time.Now().UnixNano(), flag(t.Woken), locks.Owner))
+			reply, err := in.place(t.Queue).run(ctx, giveBackScript, keys, t.Run, t.ID, time.Now().UnixNano(), flag(t.Woken), locks.Owner)
 			if passes(err) {
 				locks.Late()
 				return err

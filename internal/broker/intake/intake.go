@@ -122,16 +122,15 @@ type Tasks interface {
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
 type Intake struct {
-	server   *pipeline.Server
+	client   redis.UniversalClient
 	order    *order
-	keys     []string // of its queues
+	places   map[string]*place // by their queues
 	slots    *slots
 	rests    *rests
 	oneNode  bool
 	stopping <-chan struct{}
 	drained  atomic.Bool
-	quiet    atomic.Bool  // asynq does not fetch
-	recalls  atomic.Int64 // of fetches with acknowledgements that are under way
+	quiet    atomic.Bool // asynq does not fetch
 	spawn    func(limit time.Duration, do func(context.Context)) bool
 	locks    colocated.Locks
 	types    *colocated.Types
@@ -144,36 +143,26 @@ type Intake struct {
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
-	ackScripts   sync.Map // by asynq's text
 
-	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
-	lost      func(context.Context) error // recalls the last fetch, unless it was answered
-	recalled  time.Time                   // when that was last tried
-
-	mu    sync.Mutex
-	calls int           // under way
-	idle  chan struct{} // closed when none is; nil while Drain does not wait
-	timer *time.Timer   // looks for tasks that lie in memory for too long
+	mu     sync.Mutex
+	others map[string]*place // of queues that are not the server's
+	calls  int               // under way
+	idle   chan struct{}     // closed when none is; nil while Drain does not wait
+	timer  *time.Timer       // looks for tasks that lie in memory for too long
 }
 
 // New returns an Intake on the Redis of a client.
 func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
-		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
-		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
+		client: client, order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
+		stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, keysIn: opts.KeysIn, tasks: opts.Tasks,
 		parking: opts.Parking, marks: opts.Marks, worker: opts.Worker, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}
-	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues
-	sending := pipeline.Options{}
-	if oneNode {
-		sending.Leaders, sending.Timeout = leaders, callTimeout
-		sending.Least = min(opts.Slots/leaders, least)
-	}
-	in.server = pipeline.New(client, sending)
+	in.places = in.placesOf()
 	if in.spawn == nil {
 		in.spawn = func(limit time.Duration, do func(context.Context)) bool {
 			go func() {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -25,16 +26,29 @@ const strictText = `if ARGV[1] == 'default4' then
 end
 ` + doneText
 
+// onOne returns a client of one Redis, and onCluster one of a Redis Cluster.
+func onOne(t *testing.T, m *miniredis.Miniredis) redis.UniversalClient {
+	t.Helper()
+	return redistest.Patient(t, m)
+}
+
+func onCluster(t *testing.T, m *miniredis.Miniredis) redis.UniversalClient {
+	t.Helper()
+	return redistest.VirtualCluster(t, m)
+}
+
 // acknowledgements makes acknowledgements of the tasks default0 to default7 of an Intake with eight slots, at the same
 // time. It returns their errors, and how many of them were in the largest command.
-func acknowledgements(t *testing.T, spoil func(client *redis.Client), of func(id string) intake.Acknowledgement,
-) (client *redis.Client, errs map[string]error, largest int) {
+func acknowledgements(
+	t *testing.T, on func(*testing.T, *miniredis.Miniredis) redis.UniversalClient, spoil func(client *redis.Client),
+	of func(id string) intake.Acknowledgement,
+) (admin *redis.Client, errs map[string]error, largest int) {
 	t.Helper()
 	m, admin := redistest.Virtual(t)
-	client = redistest.Patient(t, m)
+	loader := on(t, m)
 	ctx := t.Context()
 	enqueue(t, admin, "default", 10)
-	in := intake.New(client, intake.Options{Slots: 8})
+	in := intake.New(loader, intake.Options{Slots: 8})
 	if _, err := in.Fetch(ctx, "default"); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +60,7 @@ func acknowledgements(t *testing.T, spoil func(client *redis.Client), of func(id
 	spoil(admin)
 	hold := make(chan struct{})
 	var mu sync.Mutex
-	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	loader.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		<-hold
 		tasks := map[string]bool{}
 		for _, arg := range cmd.Args() {
@@ -83,39 +97,47 @@ func acknowledgements(t *testing.T, spoil func(client *redis.Client), of func(id
 
 func TestAFailedAcknowledgementLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, errs, largest := acknowledgements(t, func(client *redis.Client) {
-			client.HSet(t.Context(), "asynq:{default}:t:default3", "pending_since", "another")
-		}, func(id string) intake.Acknowledgement {
-			return intake.Acknowledgement{
-				Queue: "default", ID: id, Text: strictText,
-				Keys: []string{"asynq:{default}:t:" + id, "asynq:{default}:active"}, Args: []any{id},
-			}
+	for name, on := range map[string]func(*testing.T, *miniredis.Miniredis) redis.UniversalClient{"one Redis": onOne, "Cluster": onCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { failedAcknowledgement(t, on) })
 		})
-		if largest != 5 { // three were on the way
-			t.Errorf("%d acknowledgements are in one command, want 5", largest)
-		}
-		for id, err := range errs {
-			want := map[string]string{"default3": "NOT FOUND", "default4": "ERR strict"}[id]
-			if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
-				t.Errorf("%s: %v, want %q", id, err, want)
-			}
-		}
-		active := client.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val()
-		slices.Sort(active)
-		if want := []string{"default3", "default4"}; !slices.Equal(active, want) {
-			t.Errorf("active are %v, want %v", active, want)
-		}
-		if pending := client.LLen(t.Context(), "asynq:{default}:pending").Val(); pending != 2 {
-			t.Errorf("%d tasks are pending, want the 2 that were fetched and not asked for", pending)
+	}
+}
+
+func failedAcknowledgement(t *testing.T, on func(*testing.T, *miniredis.Miniredis) redis.UniversalClient) {
+	t.Helper()
+	client, errs, largest := acknowledgements(t, on, func(client *redis.Client) {
+		client.HSet(t.Context(), "asynq:{default}:t:default3", "pending_since", "another")
+	}, func(id string) intake.Acknowledgement {
+		return intake.Acknowledgement{
+			Queue: "default", ID: id, Text: strictText,
+			Keys: []string{"asynq:{default}:t:" + id, "asynq:{default}:active"}, Args: []any{id},
 		}
 	})
+	if largest != 5 { // three were on the way
+		t.Errorf("%d acknowledgements are in one command, want 5", largest)
+	}
+	for id, err := range errs {
+		want := map[string]string{"default3": "NOT FOUND", "default4": "ERR strict"}[id]
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
+			t.Errorf("%s: %v, want %q", id, err, want)
+		}
+	}
+	active := client.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val()
+	slices.Sort(active)
+	if want := []string{"default3", "default4"}; !slices.Equal(active, want) {
+		t.Errorf("active are %v, want %v", active, want)
+	}
+	if pending := client.LLen(t.Context(), "asynq:{default}:pending").Val(); pending != 2 {
+		t.Errorf("%d tasks are pending, want the 2 that were fetched and not asked for", pending)
+	}
 }
 
 func TestRunsAreDoneInOneCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, errs, _ := acknowledgements(t, func(client *redis.Client) {
+		client, errs, _ := acknowledgements(t, onOne, func(client *redis.Client) {
 			client.LRem(t.Context(), "asynq:{default}:active", 0, "default5")
 		}, func(id string) intake.Acknowledgement {
 			day := "asynq:{default}:processed:2026-01-01"
@@ -193,7 +215,7 @@ func TestABrokenCountLeavesNoDoneTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = "asynq:{default}:processed:2026-01-01", "asynq:{default}:processed:2026-01-02"
-		client, errs, _ := acknowledgements(t, func(client *redis.Client) {
+		client, errs, _ := acknowledgements(t, onOne, func(client *redis.Client) {
 			client.Set(t.Context(), first, "no number", 0)
 		}, func(id string) intake.Acknowledgement {
 			day := first

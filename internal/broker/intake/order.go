@@ -95,11 +95,25 @@ func (o *order) share(queue string, n int) int {
 	case o.fixed != "":
 		return n
 	}
-	taken := 1
-	for range n - 1 {
+	return 1 + o.first(queue, n-1)
+}
+
+// first returns for how many of n tasks a queue comes first.
+func (o *order) first(queue string, n int) (first int) {
+	at := slices.Index(o.names, queue)
+	switch {
+	case at < 0:
+		return 0
+	case o.fixed != "":
+		if at > 0 {
+			return 0
+		}
+		return n
+	}
+	for range n {
 		if rand.IntN(o.total) < o.weights[at] {
-			taken++
+			first++
 		}
 	}
-	return taken
+	return first
 }

@@ -73,3 +73,24 @@ func TestAQueueThatIsLookedAtAloneTakesItsShare(t *testing.T) {
 		t.Errorf("a queue that is not the server's has %d tasks", n)
 	}
 }
+
+// On a Redis Cluster a call with acknowledgements reaches one queue alone. It must not fill slots with its tasks for which another
+// queue comes first.
+func TestAcknowledgementsFetchForTheSlotsOfTheirQueue(t *testing.T) {
+	t.Parallel()
+	queues := map[string]int{"high": 9, "low": 1}
+	weighted, strict := newOrder(queues, false), newOrder(queues, true)
+	for queue, want := range map[string]int{"high": 900, "low": 100} {
+		if n := weighted.first(queue, 1000); n < want-60 || n > want+60 {
+			t.Errorf("%s comes first for %d of 1000 tasks, want about %d", queue, n, want)
+		}
+		if n := strict.first(queue, 50); n != map[string]int{"high": 50}[queue] {
+			t.Errorf("with StrictPriority %s comes first for %d of 50 tasks", queue, n)
+		}
+	}
+	for _, o := range []*order{weighted, strict} {
+		if n := o.first("other", 50); n != 0 {
+			t.Errorf("a queue that is not the server's comes first for %d tasks", n)
+		}
+	}
+}

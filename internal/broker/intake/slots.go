@@ -77,6 +77,14 @@ func (s *slots) ask(least, acks int) (found []arrival, n int) {
 	return found, n
 }
 
+// keep gives back all but k of n slots that a call has asked for, and returns k.
+func (s *slots) keep(n, k int) int {
+	if n > k {
+		s.answered(n-k, nil, time.Time{})
+	}
+	return k
+}
+
 // admit counts tasks that were asked for as being admitted.
 func (s *slots) admit(n int) { s.admitted(-n) }
 

@@ -1,0 +1,116 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/broker/intake"
+	"github.com/railtoken/railtoken/internal/rediswire"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+// queueOn returns the name of a queue on node i of a cluster of that many nodes.
+func queueOn(i, nodes int) string {
+	for n := 0; ; n++ {
+		queue := "queue" + strconv.Itoa(n)
+		if rediswire.Slot(asynqwire.Pending(queue))*nodes/16384 == i {
+			return queue
+		}
+	}
+}
+
+// The master of a queue does not answer. Its fetch is to be recalled, for as long as that takes; the other queue has all slots
+// meanwhile, although the first one comes before it.
+func TestAMasterThatIsAwayHoldsUpNoOtherQueue(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t, func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled, o.MaxRedirects = true, 1 })
+	away, other := queueOn(0, 3), queueOn(1, 3)
+	const slots = 4
+	in := intake.New(client, intake.Options{Queues: map[string]int{away: 2, other: 1}, Strict: true, Slots: slots})
+	t.Cleanup(func() { in.Drain(context.Background()) })
+	enqueue(t, client, other, slots)
+	if _, err := in.Fetch(t.Context(), away); err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes()[0].Pause()
+	t.Cleanup(c.Nodes()[0].Resume)
+	sent, lost := make(chan struct{}, 100), make(chan error, 1)
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		sent <- struct{}{}
+		return next(ctx, cmd)
+	}))
+	go func() {
+		_, err := in.Fetch(context.Background(), away)
+		lost <- err
+	}()
+	redistest.Receive(t, sent, patience)
+	if _, err := in.Fetch(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := in.Take(); !ok {
+		t.Fatal("the fetch of the other queue has brought no task")
+	}
+	select {
+	case err := <-lost:
+		t.Fatalf("the other queue has waited for the master that is away: %v", err)
+	default:
+	}
+	if err := redistest.Receive(t, lost, patience); err == nil || errors.Is(err, redis.Nil) {
+		t.Fatalf("the fetch from the master that is away: %v", err)
+	}
+	if _, err := in.Fetch(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n < slots; n++ {
+		if _, ok := in.Take(); !ok {
+			t.Fatalf("the other queue has %d of %d slots", n, slots)
+		}
+	}
+}
+
+// With StrictPriority a task of the lower queue ends while one of the higher queue is pending. On a Cluster its acknowledgement reaches the
+// lower queue alone, and leaves the slot to the other.
+func TestAnAcknowledgementLeavesItsSlotToAHigherQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, admin := redistest.Virtual(t)
+		in := intake.New(redistest.VirtualCluster(t, m), intake.Options{
+			Queues: map[string]int{"high": 2, "low": 1}, Strict: true, Slots: 1,
+		})
+		enqueue(t, admin, "low", 2)
+		if _, err := in.Fetch(t.Context(), "low"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"high", "low"} {
+			last, ok := in.Take()
+			if !ok {
+				t.Fatalf("there is no task before that of %s", want)
+			}
+			if want == "high" {
+				enqueue(t, admin, want, 1)
+			}
+			if _, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
+				Queue: last.Queue, ID: last.ID, Text: doneText,
+				Keys: []string{asynqwire.Hash(last.Queue, last.ID), asynqwire.Active(last.Queue)}, Args: []any{last.ID},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if next, ok := in.Take(); ok {
+				t.Fatalf("the acknowledgement of %s has brought %s", last.ID, next.ID)
+			}
+			if _, err := in.Fetch(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if next, ok := in.Take(); !ok || next.Queue != "low" {
+			t.Errorf("at the end comes %q", next.ID)
+		}
+	})
+}
