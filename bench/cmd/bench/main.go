@@ -67,9 +67,12 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	r, err := o.results(ctx)
 	if r != nil && (err == nil || o.into == "") { // a part that failed leaves the whole as it is
+		if o.release != "" && err == nil {
+			err = results.Keep(r, o.dir, o.release)
+		}
 		if o.dir == "" {
 			err = errors.Join(err, results.WriteTables(out, r))
-		} else {
+		} else if err == nil || o.release == "" {
 			err = errors.Join(err, results.WriteReport(r, o.dir))
 		}
 	}
@@ -93,6 +96,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 type options struct {
 	env             measure.Env
 	from, into, dir string
+	release         string // the version that keeps the figures; "" when none does
 	check           bool
 	shown           string // the command line, for the report
 }
@@ -110,12 +114,16 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -out writes it")
 	flags.StringVar(&o.into, "into", "", "put what is measured in place of the same tables of this `file`, with their own setting")
 	flags.StringVar(&o.dir, "out", "", "write the report, its figures and plots to this `directory`; print tables when empty")
+	flags.StringVar(&o.release, "release", "", "with -out: keep the figures as those of this `version`, for the history of the report")
 	flags.BoolVar(&o.check, "check", false, "exit with status 3 when a target is missed")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	if *quick {
 		o.env.Rounds, o.env.Scale = min(o.env.Rounds, 2), min(o.env.Scale, 20)
+	}
+	if o.release != "" && o.dir == "" {
+		return nil, errors.New("-release needs -out, where the history is")
 	}
 	if flags.NArg() > 0 || o.env.Rounds < 1 || o.env.Scale < 1 || o.env.Scale > 100 {
 		return nil, errors.New("want no arguments, -reps of at least 1 and -scale from 1 to 100")
@@ -133,7 +141,7 @@ func shown(flags *flag.FlagSet, orders string) string {
 		command += " ORDERS=" + filepath.Base(orders)
 	}
 	flags.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"orders", "into", "out", "check"}, f.Name) {
+		if !slices.Contains([]string{"orders", "into", "out", "check", "release"}, f.Name) {
 			given = append(given, fmt.Sprintf("-%s=%v", f.Name, f.Value))
 		}
 	})

@@ -76,7 +76,7 @@ func TestTheCommandIsShownWithoutDirectories(t *testing.T) {
 
 func TestWrongFlagsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-run", "("}, {"-reps", "0"}, {"-scale", "0"}, {"-scale", "101"}, {"A1"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"-run", "("}, {"-release", "v0.1.0"}, {"-reps", "0"}, {"-scale", "0"}, {"-scale", "101"}, {"A1"}, {"-nonsense"}} {
 		if got := command(t.Context(), args, io.Discard, io.Discard); got != statusUsage {
 			t.Errorf("%v: status %d", args, got)
 		}

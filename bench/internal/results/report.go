@@ -19,13 +19,11 @@ const reportName = "benchmarks"
 var texts embed.FS
 
 // WriteReport writes the report to the directory: benchmarks.md, the figures as benchmarks.json and the plots to benchmarks/.
-// Plots of an earlier report are removed. Figures that were not measured are shown as "-".
+// Plots of an earlier report are removed. Figures that were not measured are shown as "-". The history is that of the
+// results in benchmarks/history/.
 func WriteReport(r *Results, dir string) error {
 	plots := filepath.Join(dir, reportName)
-	if err := os.RemoveAll(plots); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(plots, 0o755); err != nil { //nolint:gosec // it is for all to read
+	if err := clearPlots(plots); err != nil {
 		return err
 	}
 	figures := filepath.Join(dir, reportName+".json")
@@ -36,7 +34,11 @@ func WriteReport(r *Results, dir string) error {
 	if err != nil {
 		return err
 	}
-	t, err := parseTemplates(r)
+	kept, err := readHistory(dir)
+	if err != nil {
+		return err
+	}
+	t, err := parseTemplates(r, kept...)
 	if err != nil {
 		return err
 	}
@@ -47,6 +49,18 @@ func WriteReport(r *Results, dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// clearPlots makes a directory for plots, or removes those that are in it.
+func clearPlots(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is for all to read
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, file := range old {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 func create(file string, t *template.Template, r *Results) error {
@@ -71,8 +85,8 @@ func execute(out io.Writer, name string, r *Results) error {
 	return t.ExecuteTemplate(out, name, r)
 }
 
-// parseTemplates returns the templates, with functions that know the results.
-func parseTemplates(r *Results) (*template.Template, error) {
+// parseTemplates returns the templates, with functions that know the results and those of the releases.
+func parseTemplates(r *Results, kept ...run) (*template.Template, error) {
 	verdicts := Judge(r)
 	functions := template.FuncMap{
 		"col": newColumn,
@@ -98,6 +112,9 @@ func parseTemplates(r *Results) (*template.Template, error) {
 			left := func(t *Table) bool { return !slices.Contains(names, t.Name) }
 			return slices.DeleteFunc(slices.Clone(r.Tables), left)
 		},
+		"measured":  func(table string) bool { return r.Table(table) != nil },
+		"headline":  newHeadline,
+		"history":   func(headlines ...headline) string { return history(r, kept, headlines) },
 		"ahead":     func(more bool, column string, tables ...string) string { return ahead(r, more, column, tables) },
 		"verdicts":  func() []Verdict { return verdicts },
 		"missed":    func() []Verdict { return Missed(verdicts) },
