@@ -40,7 +40,7 @@ var (
 // byHand is an asynq server whose handler takes the lock.
 func byHand(name string, timed bool, isFailure func(error) bool, lock func(*redis.Client) locks.Lock) Contestant {
 	return Contestant{Name: name, Timed: timed, start: func(_ context.Context, job Job) (func() error, error) {
-		return startAsynq(job, asynq.Config{Concurrency: Slots, IsFailure: isFailure}, workers.Stock, lock)
+		return startAsynq(job, asynq.Config{Concurrency: job.Scenario.slots(), IsFailure: isFailure}, workers.Stock, lock)
 	}}
 }
 

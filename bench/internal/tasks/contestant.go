@@ -31,6 +31,8 @@ type Contestant struct {
 	// Parks says that tasks in conflict are parked. The tasks are enqueued with their keys, as a Producer does that knows
 	// their key functions.
 	Parks bool
+	// Found says that the tasks are enqueued without their keys all the same: the server finds these in the tasks.
+	Found bool
 	// InOrder says that the tasks of a key must be done in the order in which they were enqueued. That records no keys.
 	InOrder bool
 	// Timed says that tasks in conflict wait for asynq's own timer.

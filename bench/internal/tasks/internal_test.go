@@ -26,7 +26,7 @@ func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
 	}
 	want := []string{
 		"K1", "K4", "K20", "orders", "sellers", "K1-busy", "K20-busy", "orders-busy", "K1-computes", "K20-computes", "orders-computes",
-		"hotkey", "hot-ahead", "wake-all", "wake",
+		"hotkey", "hot-ahead", "wake-all", "wake", "open-loop", "noisy-tenant",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)

@@ -68,5 +68,6 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 		contended(env, byOrder.computing(), few),
 		hot.contest("tasks-hotkey", hot.hotKey), ahead.contest("tasks-hotkey", ahead.hotKey),
 		pairs.contest("tasks-wake", pairs.wakes), hands.contest("tasks-wake", hands.wakes),
+		openLoop(env), noisyTenant(env),
 	}, nil
 }

@@ -16,7 +16,7 @@ func TestAShortRunFillsEachKindOfTable(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	for table, rows := range map[string]int{
-		"K20": 8, "sellers": 5, "K20-busy": 3, "K20-computes": 3, "hotkey": 6, "hot-ahead": 3, "wake": 3, "wake-all": 4,
+		"K20": 8, "sellers": 5, "K20-busy": 3, "K20-computes": 3, "hotkey": 6, "hot-ahead": 3, "wake": 3, "wake-all": 4, "noisy-tenant": 5,
 	} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()

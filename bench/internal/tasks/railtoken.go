@@ -16,6 +16,10 @@ import (
 var (
 	// Railtoken has the defaults: where it can, the next task of a key waits in memory; the others are parked.
 	Railtoken = ours("railtoken", nil)
+	// RailtokenRecorded is the same by another name, for tables that also have RailtokenFound, whose tasks do not tell
+	// their keys.
+	RailtokenRecorded = ours("railtoken, keys recorded", nil)
+	RailtokenFound    = found("railtoken, keys found")
 	// RailtokenWait waits in the slot for up to a second before it parks.
 	RailtokenWait = ours("railtoken wait", middleware.Wait{}.Then(middleware.Requeue{}))
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
@@ -28,9 +32,15 @@ func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
 		Name: name, Parks: true,
 		start: func(ctx context.Context, job Job) (func() error, error) {
-			return startRailtoken(ctx, job, worker.Config{Concurrency: Slots, Strategy: strategy})
+			return startRailtoken(ctx, job, worker.Config{Concurrency: job.Scenario.slots(), Strategy: strategy})
 		},
 	}
+}
+
+func found(name string) Contestant {
+	c := ours(name, nil)
+	c.Found = true
+	return c
 }
 
 func inOrder(name string, strategy middleware.Strategy) Contestant {

@@ -102,25 +102,45 @@ func run(
 	return r, errors.Join(err, uncounted)
 }
 
-// enqueue adds the tasks, in their order, with their places as their IDs: late ones at their times after began.
+// enqueue adds the tasks, in their order when there is one producer, with their places as their IDs: late ones at their
+// times after began, whatever has become of those before.
 func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began time.Time) error {
-	return workers.Enqueue(ctx, job.Addr, 1, len(tasks), func(client *worker.Client, i int) (err error) {
-		t := tasks[i]
-		select {
-		case <-time.After(time.Until(began.Add(t.After))):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	producers := max(job.Scenario.Producers, 1)
+	alarms, end := newAlarms(producers)
+	defer end()
+	return workers.Enqueue(ctx, job.Addr, producers, len(tasks), func(client *worker.Client, i int) error {
+		if err := alarms[i%producers](ctx, began.Add(tasks[i].After)); err != nil {
+			return err
 		}
-		p := payload{N: t.N, Key: t.Key}
-		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N))}
-		if c.Parks && !c.InOrder {
-			opts = append(opts, attach.Keys(t.Key))
-		}
-		if c.InOrder {
-			_, err = client.EnqueueInOrder(ctx, t.Key, taskType, p, opts...)
-		} else {
-			_, err = client.Enqueue(ctx, taskType, p, opts...)
-		}
-		return err
+		return c.add(ctx, client, tasks[i])
 	})
+}
+
+// newAlarms returns n alarms, each for one goroutine, and their end.
+func newAlarms(n int) (alarms []func(context.Context, time.Time) error, end func()) {
+	var ends []func()
+	for range n {
+		until, end := server.NewAlarm()
+		alarms, ends = append(alarms, until), append(ends, end)
+	}
+	return alarms, func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// add enqueues a task.
+func (c Contestant) add(ctx context.Context, client *worker.Client, t Task) (err error) {
+	p := payload{N: t.N, Key: t.Key}
+	opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N))}
+	if c.Parks && !c.InOrder && !c.Found {
+		opts = append(opts, attach.Keys(t.Key))
+	}
+	if c.InOrder {
+		_, err = client.EnqueueInOrder(ctx, t.Key, taskType, p, opts...)
+	} else {
+		_, err = client.Enqueue(ctx, taskType, p, opts...)
+	}
+	return err
 }

@@ -42,11 +42,18 @@ type Scenario struct {
 	Tasks       []Task
 	// Bare is how many tasks the contestant without locks works on at a time.
 	Bare int
+	// Slots is how many the others work on, [Slots] when 0.
+	Slots int
+	// Producers is how many enqueue at the same time, 1 when 0: then tasks are enqueued in their order.
+	Producers int
 	// Busy has another process keep a processor busy meanwhile.
 	Busy bool
 	// Computes has tasks compute instead of wait.
 	Computes bool
 }
+
+// slots returns how many tasks a contestant works on at a time.
+func (s Scenario) slots() int { return cmp.Or(s.Slots, Slots) }
 
 // busy returns the same tasks beside a process that keeps a processor busy.
 func (s Scenario) busy() Scenario {
@@ -115,7 +122,7 @@ func (s Scenario) Ideal() time.Duration {
 		keys[t.Key] += t.Work
 		longest = max(longest, keys[t.Key])
 	}
-	side := Slots
+	side := s.slots()
 	if s.Computes {
 		side = min(side, runtime.NumCPU())
 	}
