@@ -35,6 +35,12 @@ const (
 // parts are the measurements, in their order.
 var parts = []func(context.Context, *measure.Env) error{locks.Measure, tasks.Measure, cost.Measure}
 
+// children are what other runs of this program do, by their argument.
+var children = map[string]func(io.Reader, io.WriteCloser) error{
+	locks.ChildArgument: locks.Serve,
+	cost.ChildArgument:  func(in io.Reader, out io.WriteCloser) error { return cost.Serve(in, out) },
+}
+
 // modules are the libraries whose versions the report names.
 var modules = []string{
 	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4",
@@ -43,8 +49,8 @@ var modules = []string{
 
 func main() {
 	logging.Disable() // go-redis would write of each connection that fails: here servers are ended on purpose
-	if len(os.Args) > 1 && os.Args[1] == locks.ChildArgument {
-		if err := locks.Serve(os.Stdin, os.Stdout); err != nil {
+	if serve := children[strings.Join(os.Args[1:], " ")]; serve != nil {
+		if err := serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(statusFailed)
 		}

@@ -33,8 +33,8 @@ var entrants = []entrant{
 	{"attached, no keys", attached(attach.Options{}, (*attach.Attached).Unlocked)},
 	{"railtoken", attached(attach.Options{}, byKey)},
 	{recorded, attached(attach.Options{}, byKey)},
-	{"sleep-retry", holding(locks.SetNX)},
-	{"redsync", holding(locks.Mutex)},
+	{"sleep-retry", holding(1, locks.SetNX)},
+	{"redsync", holding(1, locks.Mutex)},
 }
 
 // bare is so many stock asynq servers that share the slots.
@@ -59,11 +59,11 @@ func byKey(locks *attach.Attached, handler asynq.Handler) asynq.Handler {
 	return locks.Lock(middleware.PayloadKey(func(order string) string { return order }))(handler)
 }
 
-// holding is a stock asynq server whose handler takes a lock that people use.
-func holding(lock func(*redis.Client) locks.Lock) starter {
+// holding is so many stock asynq servers that share the slots. Their handler takes a lock that people use.
+func holding(servers int, lock func(*redis.Client) locks.Lock) starter {
 	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		held := lock(client)
-		return bare(1)(client, func(ctx context.Context, task *asynq.Task) error {
+		return bare(servers)(client, func(ctx context.Context, task *asynq.Task) error {
 			var done error
 			err := held(ctx, "lock:"+string(task.Payload()), func() { done = handler(ctx, task) })
 			return errors.Join(done, err)

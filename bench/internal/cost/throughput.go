@@ -69,15 +69,7 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 		defer func() { _ = proxy.Close() }()
 		at = proxy.Addr()
 	}
-	err = workers.Enqueue(ctx, s.Addr(), producers, tasks+slots, func(client *worker.Client, i int) error {
-		order, opts := fmt.Sprint("order:", i), []asynq.Option(nil)
-		if c.name == recorded {
-			opts = append(opts, attach.Keys(order))
-		}
-		_, err := client.EnqueueRaw(ctx, emptyTask, fmt.Appendf(nil, "%q", order), nil, opts...)
-		return err
-	})
-	if err != nil {
+	if err := enqueueEmpty(ctx, s.Addr(), tasks+slots, c.name == recorded); err != nil {
 		return err
 	}
 	client := redis.NewClient(&redis.Options{Addr: at, PoolSize: 2 * slots, ContextTimeoutEnabled: true})
@@ -101,6 +93,18 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 	}
 	addThroughput(t, c.name, cost)
 	return nil
+}
+
+// enqueueEmpty adds n tasks that do nothing, each with a key of its own.
+func enqueueEmpty(ctx context.Context, addr string, n int, recorded bool) error {
+	return workers.Enqueue(ctx, addr, producers, n, func(client *worker.Client, i int) error {
+		order, opts := fmt.Sprint("order:", i), []asynq.Option(nil)
+		if recorded {
+			opts = append(opts, attach.Keys(order))
+		}
+		_, err := client.EnqueueRaw(ctx, emptyTask, fmt.Appendf(nil, "%q", order), nil, opts...)
+		return err
+	})
 }
 
 // addThroughput adds what a task has cost to a row.

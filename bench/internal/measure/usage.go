@@ -76,11 +76,11 @@ var start = time.Now()
 func (m Meter) read(ctx context.Context) (Cost, error) {
 	servers := 0.0
 	for _, s := range m.Servers {
-		seconds, err := sum(ctx, s.Probe(), "CPU", "used_cpu_user", "used_cpu_sys")
+		used, err := ServerTime(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		servers += 1e6 * seconds
+		servers += 1e6 * used.Seconds()
 	}
 	commands, err := m.Sent.Count(ctx, m.Servers...)
 	if err != nil {
@@ -95,6 +95,12 @@ func (m Meter) read(ctx context.Context) (Cost, error) {
 		ClientMicros: float64(self.Utime.Nano()+self.Stime.Nano()) / 1e3, ServerMicros: servers, Commands: commands,
 		Allocations: float64(memory.Mallocs), Bytes: float64(memory.TotalAlloc),
 	}, err
+}
+
+// ServerTime returns how much time of processors a server has used, in all of its threads.
+func ServerTime(ctx context.Context, s *server.Server) (time.Duration, error) {
+	seconds, err := sum(ctx, s.Probe(), "CPU", "used_cpu_user", "used_cpu_sys")
+	return time.Duration(seconds * float64(time.Second)), err
 }
 
 // Memory returns how many bytes a server has allocated, and how many keys it has.

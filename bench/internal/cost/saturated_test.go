@@ -1,0 +1,67 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/results"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ChildArgument {
+		if err := Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestProcessesOfEachContestantSaturateACore(t *testing.T) {
+	t.Parallel()
+	table := measureOnce(t, "^saturated$").Table("saturated")
+	if table == nil || len(table.Rows) != len(saturating) {
+		t.Fatalf("got %+v", table)
+	}
+	for _, row := range table.Rows {
+		if strings.HasPrefix(row.Note, "left out") {
+			continue // this machine has one core
+		}
+		for _, column := range []string{"tasks/s", "server µs", "share of the core", "tasks/s of a full core"} {
+			if got := row.Values[column]; len(got) != 1 || math.IsNaN(got[0]) || got[0] <= 0 {
+				t.Errorf("%s: %s is %v", row.Name, column, got)
+			}
+		}
+	}
+}
+
+func TestTheRateOfAFullCoreIsWhatItsUseSays(t *testing.T) {
+	t.Parallel()
+	for used, limit := range map[time.Duration]bool{500 * time.Millisecond: false, 999 * time.Millisecond: true} {
+		table := &results.Table{}
+		from := look{at: time.Unix(1, 0), left: 1500, used: time.Minute}
+		addSaturation(table, "x", from, look{at: time.Unix(2, 0), left: 500, used: time.Minute + used})
+		for column, want := range map[string]float64{
+			"tasks/s": 1000, "server µs": used.Seconds() * 1000, "share of the core": used.Seconds(), "tasks/s of a full core": 1000 / used.Seconds(),
+		} {
+			if got := table.Of("x", column); len(got) != 1 || math.Abs(got[0]/want-1) > 1e-6 {
+				t.Errorf("%v used: %s is %v, want %v", used, column, got, want)
+			}
+		}
+		if note := table.Row("x").Note; (note == "") != limit {
+			t.Errorf("%v used: the note is %q", used, note)
+		}
+	}
+}
+
+func TestAnUnknownContestantIsRefused(t *testing.T) {
+	t.Parallel()
+	if err := Serve(strings.NewReader(`{"Name": "nobody"}`), os.Stderr); err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("got %v", err)
+	}
+}
