@@ -21,6 +21,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/cost"
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/recovery"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
@@ -33,12 +34,13 @@ const (
 )
 
 // parts are the measurements, in their order.
-var parts = []func(context.Context, *measure.Env) error{locks.Measure, tasks.Measure, cost.Measure}
+var parts = []func(context.Context, *measure.Env) error{locks.Measure, tasks.Measure, cost.Measure, recovery.Measure}
 
 // children are what other runs of this program do, by their argument.
 var children = map[string]func(io.Reader, io.WriteCloser) error{
-	locks.ChildArgument: locks.Serve,
-	cost.ChildArgument:  func(in io.Reader, out io.WriteCloser) error { return cost.Serve(in, out) },
+	locks.ChildArgument:    locks.Serve,
+	cost.ChildArgument:     func(in io.Reader, out io.WriteCloser) error { return cost.Serve(in, out) },
+	recovery.ChildArgument: func(in io.Reader, out io.WriteCloser) error { return recovery.Serve(in, out) },
 }
 
 // modules are the libraries whose versions the report names.

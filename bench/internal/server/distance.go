@@ -25,6 +25,10 @@ type Proxy struct {
 	running  context.Context // ends the connections
 	end      func()
 	wg       sync.WaitGroup
+
+	mu   sync.Mutex
+	cut  bool
+	open map[net.Conn]bool // of clients
 }
 
 // StartProxy starts a proxy on a free port of the loopback device. What it gets from a client is given to target after
@@ -34,7 +38,7 @@ func StartProxy(ctx context.Context, target string, oneWay time.Duration) (*Prox
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, oneWay: oneWay, listener: listener}
+	p := &Proxy{target: target, oneWay: oneWay, listener: listener, open: map[net.Conn]bool{}}
 	p.running, p.end = context.WithCancel(context.Background())
 	p.wg.Go(func() {
 		for client, err := listener.Accept(); err == nil; client, err = listener.Accept() {
@@ -55,9 +59,46 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve passes one connection on until both sides have ended it.
+// Cut ends all connections, and those that clients open until [Proxy.Mend].
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for client := range p.open {
+		_ = client.Close()
+	}
+}
+
+// Mend lets clients connect again after a cut.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+// enter notes a client's connection, unless the network is cut.
+func (p *Proxy) enter(client net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.cut {
+		p.open[client] = true
+	}
+	return !p.cut
+}
+
+func (p *Proxy) leave(client net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, client)
+}
+
+// serve passes one connection on until both sides have ended it, or one is cut off.
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
+	if !p.enter(client) {
+		return
+	}
+	defer p.leave(client)
 	server, err := new(net.Dialer).DialContext(p.running, "tcp", p.target)
 	if err != nil {
 		return

@@ -95,6 +95,34 @@ func TestCloseEndsConnectionsThatAreOpen(t *testing.T) {
 	}
 }
 
+func TestACutLastsUntilItIsMended(t *testing.T) {
+	t.Parallel()
+	proxy := listen(t, echo(t))
+	proxy.Mend() // there is nothing to mend
+	exchange := func(conn *net.TCPConn) error {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	conn := dial(t, proxy)
+	if err := exchange(conn); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	var late net.Error
+	for _, one := range []*net.TCPConn{conn, dial(t, proxy)} {
+		if err := exchange(one); err == nil || errors.As(err, &late) && late.Timeout() {
+			t.Errorf("during the cut: %v", err)
+		}
+	}
+	proxy.Mend()
+	if err := exchange(dial(t, proxy)); err != nil {
+		t.Errorf("after the cut: %v", err)
+	}
+}
+
 func listen(t *testing.T, target string) *server.Proxy {
 	t.Helper()
 	p, err := server.StartProxy(t.Context(), target, oneWay)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -20,36 +21,62 @@ type Server struct {
 	*process.Process
 
 	addr  string
+	args  []string // of its command line
+	log   string
 	probe *redis.Client
 }
 
-// Start runs a server in the directory, where its log goes, and returns when it answers.
-func Start(ctx context.Context, dir string) (*Server, error) {
+// Start runs a server in the directory, where its log goes, and returns when it answers. It writes nothing to disk, unless
+// args say otherwise: they are added to its command line.
+func Start(ctx context.Context, dir string, args ...string) (*Server, error) {
 	number, err := process.FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
 	port := strconv.Itoa(number)
-	log := filepath.Join(dir, "redis-"+port+".log")
-	p, err := process.Start(process.Command{
-		Path: "redis-server", Log: log,
-		Args: []string{"--bind", process.Loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"},
-	})
+	s := newServer(dir, port, append([]string{
+		"--bind", process.Loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no",
+	}, args...)...)
+	if err := s.launch(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartDurable runs a server that finds its data again after [Server.Restart].
+func StartDurable(ctx context.Context, dir string) (*Server, error) {
+	own, err := os.MkdirTemp(dir, "redis-")
 	if err != nil {
 		return nil, err
 	}
+	return Start(ctx, own, "--appendonly", "yes")
+}
+
+func newServer(dir, port string, args ...string) *Server {
 	addr := net.JoinHostPort(process.Loopback, port)
-	probe := redis.NewClient(&redis.Options{
+	return &Server{addr: addr, args: args, log: filepath.Join(dir, "redis-"+port+".log"), probe: redis.NewClient(&redis.Options{
 		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-	})
-	s := &Server{Process: p, addr: addr, probe: probe}
+	})}
+}
+
+// launch starts the process and returns when it answers. After an error none is left.
+func (s *Server) launch(ctx context.Context) (err error) {
+	if s.Process, err = process.Start(process.Command{Path: "redis-server", Args: s.args, Log: s.log}); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := process.Poll(ctx, p.Exited(), func() error { return s.answers(ctx) }); err != nil {
+	if err := process.Poll(ctx, s.Exited(), func() error { return s.answers(ctx) }); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("redis-server does not start: %w; its log ends:\n%s", err, process.LogTail(log, 0))
+		return fmt.Errorf("redis-server does not start: %w; its log ends:\n%s", err, process.LogTail(s.log, 0))
 	}
-	return s, nil
+	return nil
+}
+
+// Restart kills the process and runs it again on the same port, and returns when it answers.
+func (s *Server) Restart(ctx context.Context) error {
+	s.Process.Kill()
+	return s.launch(ctx)
 }
 
 // answers returns nil when this very process answers: another one may have taken the port.
@@ -60,6 +87,9 @@ func (s *Server) answers(ctx context.Context) error {
 		return err
 	}
 	_ = conn.Close()
+	if err := s.probe.Ping(ctx).Err(); err != nil {
+		return err // it still reads its data
+	}
 	info, err := s.probe.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return err
