@@ -57,7 +57,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz.sh
 
 .PHONY: bench
-bench: ## Measure against everyone and write docs/benchmarks.md, under an hour; ARGS="-quick -run A1" prints a part; ORDERS=file
+bench: ## Measure against everyone and write docs/benchmarks.md, in an hour; ARGS="-quick -run A1" prints a part; ORDERS=file
 	@scripts/bench.sh $(ARGS)
 
 .PHONY: microbench

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures railtoken against others: scripts/bench.sh [flags of the program]
-# Without flags it writes docs/benchmarks.md, its figures (docs/benchmarks.json) and its plots, which takes three quarters of an hour; with
+# Without flags it writes docs/benchmarks.md, its figures (docs/benchmarks.json) and its plots, which takes about an hour; with
 # flags it prints tables. "-run REGEXP -into docs/benchmarks.json -out docs" measures some tables again and keeps the others. -check makes the
 # exit status 3 when a target is missed. ORDERS names a CSV file with real orders. It runs its own servers; nothing else should run meanwhile.
 set -euo pipefail

@@ -29,8 +29,8 @@ const (
 	perCore        = 2
 	saturatedTasks = 60_000
 	stockServers   = 8 // of a process without railtoken: the figures of several in one process are the best
-	// limited is the share of its core from which on Redis is said to be the limit.
-	limited = 0.95
+	// startKey gets an entry for each process when all of them are ready. Until then their tasks wait.
+	startKey = "bench:start"
 )
 
 // saturating are the contestants, each of which runs in several processes.
@@ -50,7 +50,7 @@ type crowdRequest struct {
 
 // Serve runs tasks as the request on in asks for, until in ends.
 func Serve(in io.Reader, out io.Writer) error {
-	return child.Serve(in, out, func(_ context.Context, r crowdRequest, _ func(string)) (func() error, error) {
+	return child.Serve(in, out, func(ctx context.Context, r crowdRequest, _ func(string)) (func() error, error) {
 		i := slices.IndexFunc(saturating, func(e entrant) bool { return e.name == r.Name })
 		if i < 0 {
 			return nil, fmt.Errorf("no contestant is called %q", r.Name)
@@ -60,10 +60,23 @@ func Serve(in io.Reader, out io.Writer) error {
 		}
 		runtime.GOMAXPROCS(len(r.Cores))
 		client := redis.NewClient(&redis.Options{Addr: r.Addr, PoolSize: 2 * slots, ContextTimeoutEnabled: true})
-		stop, err := saturating[i].start(client, func(context.Context, *asynq.Task) error { return nil })
+		started := make(chan struct{})
+		stop, err := saturating[i].start(client, func(ctx context.Context, _ *asynq.Task) error {
+			select {
+			case <-started:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
 		if err != nil {
 			return nil, errors.Join(err, client.Close())
 		}
+		go func() {
+			if client.BRPop(ctx, 0, startKey).Err() == nil { // the end of the client ends it
+				close(started)
+			}
+		}()
 		return func() error { return errors.Join(stop(), client.Close()) }, nil
 	})
 }
@@ -123,11 +136,16 @@ func saturate(ctx context.Context, dir string, t *results.Table, name string, co
 		return err
 	}
 	defer func() { err = errors.Join(err, child.EndAll(children)) }()
+	for range children {
+		if err := s.Probe().LPush(ctx, startKey, 1).Err(); err != nil {
+			return err
+		}
+	}
 	from, err := lookAt(ctx, s, tasks-tasks/warmUp)
 	if err != nil {
 		return err
 	}
-	until, err := lookAt(ctx, s, tasks/10)
+	until, err := lookAt(ctx, s, min(tasks/10, from.left/2))
 	if err != nil {
 		return err
 	}
@@ -167,12 +185,8 @@ func lookAt(ctx context.Context, s *server.Server, most int) (l look, err error)
 // machines whose clients cannot fill it.
 func addSaturation(t *results.Table, row string, from, until look) {
 	tasks, took, used := float64(from.left-until.left), until.at.Sub(from.at), until.used-from.used
-	share := used.Seconds() / took.Seconds()
 	t.Add(row, "tasks/s", tasks/took.Seconds())
 	t.Add(row, measure.ServerMicros, used.Seconds()*1e6/tasks)
-	t.Add(row, "share of the core", share)
+	t.Add(row, "share of the core", used.Seconds()/took.Seconds())
 	t.Add(row, "tasks/s of a full core", tasks/used.Seconds())
-	if share < limited {
-		t.Row(row).Note = fmt.Sprintf("in some rounds Redis used less than %.0f %% of its core, so the clients were the limit", 100*limited)
-	}
 }

@@ -42,19 +42,14 @@ func TestProcessesOfEachContestantSaturateACore(t *testing.T) {
 
 func TestTheRateOfAFullCoreIsWhatItsUseSays(t *testing.T) {
 	t.Parallel()
-	for used, limit := range map[time.Duration]bool{500 * time.Millisecond: false, 999 * time.Millisecond: true} {
-		table := &results.Table{}
-		from := look{at: time.Unix(1, 0), left: 1500, used: time.Minute}
-		addSaturation(table, "x", from, look{at: time.Unix(2, 0), left: 500, used: time.Minute + used})
-		for column, want := range map[string]float64{
-			"tasks/s": 1000, "server µs": used.Seconds() * 1000, "share of the core": used.Seconds(), "tasks/s of a full core": 1000 / used.Seconds(),
-		} {
-			if got := table.Of("x", column); len(got) != 1 || math.Abs(got[0]/want-1) > 1e-6 {
-				t.Errorf("%v used: %s is %v, want %v", used, column, got, want)
-			}
-		}
-		if note := table.Row("x").Note; (note == "") != limit {
-			t.Errorf("%v used: the note is %q", used, note)
+	const used = 500 * time.Millisecond
+	table, began := &results.Table{}, time.Unix(1, 0)
+	addSaturation(table, "x", look{began, 1500, time.Minute}, look{began.Add(2 * time.Second), 500, time.Minute + used})
+	for column, want := range map[string]float64{
+		"tasks/s": 500, "server µs": 500, "share of the core": 0.25, "tasks/s of a full core": 2000,
+	} {
+		if got := table.Of("x", column); len(got) != 1 || math.Abs(got[0]/want-1) > 1e-6 {
+			t.Errorf("%s is %v, want %v", column, got, want)
 		}
 	}
 }

@@ -72,6 +72,31 @@ func TestAReaderFinishesTheReport(t *testing.T) {
 	}
 }
 
+func TestSectionsOfTablesThatWereNotMeasuredAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, heading := range map[string]string{
+		"saturated": "How many tasks does one core", "open-loop": "## Latency under load", "noisy-tenant": "## A noisy tenant",
+		"recovery": "## Recovery",
+	} {
+		table := &Table{Name: name, Title: "what was done", Rows: []*Row{{Name: "bare", Note: "it slept"}}}
+		for _, measured := range []bool{true, false} {
+			r := &Results{}
+			if measured {
+				r.Tables = append(r.Tables, table)
+			}
+			var out bytes.Buffer
+			if err := execute(&out, "page.md.tmpl", r); err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range []string{heading, "what was done", "- " + name + ", bare: it slept"} {
+				if strings.Contains(out.String(), part) != measured {
+					t.Errorf("%s, measured: %v: the report has %q: %v", name, measured, part, !measured)
+				}
+			}
+		}
+	}
+}
+
 func TestNumbersHaveThreeDigits(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
