@@ -40,6 +40,16 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if again, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("a part without tables has changed the report: %v", err)
 	}
+	args = []string{"-from", figures, "-out", dir, "-release", "v0.1.0"}
+	if status := command(t.Context(), args, io.Discard, &errOut); status != 0 {
+		t.Fatalf("status %d: %s", status, &errOut)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")); err != nil || !strings.Contains(string(page), "| railtoken | v0.1.0 |") {
+		t.Errorf("the report has no column for the release: %v", err)
+	}
+	if status := command(t.Context(), args, io.Discard, io.Discard); status != statusFailed {
+		t.Errorf("the release is kept twice: status %d", status)
+	}
 	if status := command(t.Context(), []string{"-from", figures}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "**K20**: 2 tasks") {
 		t.Errorf("status %d:\n%s", status, &out)
 	}
