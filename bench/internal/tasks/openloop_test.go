@@ -32,7 +32,7 @@ func TestEachLoadHasItsLatencies(t *testing.T) {
 		slowest = min(slowest, row.Values["capacity/s"].Median())
 	}
 	for _, row := range table.Rows {
-		if rate := row.Values["same rate/s"].Median(); rate != slowest/2 {
+		if rate := row.Values["same rate/s"].Median(); rate != slowest*commonLoad/100 {
 			t.Errorf("%s has arrivals at %v/s, want half of %v", row.Name, rate, slowest)
 		}
 	}
