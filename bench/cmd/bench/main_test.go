@@ -44,7 +44,7 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if status := command(t.Context(), args, io.Discard, &errOut); status != 0 {
 		t.Fatalf("status %d: %s", status, &errOut)
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")); err != nil || !strings.Contains(string(page), "| railtoken | v0.1.0 |") {
+	if page, err := os.ReadFile(filepath.Join(dir, "benchmarks-load.md")); err != nil || !strings.Contains(string(page), "| railtoken | v0.1.0 |") {
 		t.Errorf("the report has no column for the release: %v", err)
 	}
 	if status := command(t.Context(), args, io.Discard, io.Discard); status != statusFailed {

@@ -3,6 +3,7 @@ package cost
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -14,7 +15,7 @@ import (
 )
 
 // starter starts servers that give their tasks to a handler, and returns what stops them.
-type starter func(client *redis.Client, handler asynq.HandlerFunc) (stop func() error, err error)
+type starter func(client redis.UniversalClient, handler asynq.HandlerFunc) (stop func() error, err error)
 
 // entrant is a way to run the tasks.
 type entrant struct {
@@ -39,7 +40,7 @@ var entrants = []entrant{
 
 // bare is so many stock asynq servers that share the slots.
 func bare(servers int) starter {
-	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
+	return func(client redis.UniversalClient, handler asynq.HandlerFunc) (func() error, error) {
 		return workers.All(servers, func(int) (func() error, error) {
 			return workers.Stock(client, asynq.Config{Concurrency: slots / servers}, handler)
 		})
@@ -48,7 +49,7 @@ func bare(servers int) starter {
 
 // attached is a stock asynq server with railtoken, as one attaches it.
 func attached(opts attach.Options, lock func(*attach.Attached, asynq.Handler) asynq.Handler) starter {
-	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
+	return func(client redis.UniversalClient, handler asynq.HandlerFunc) (func() error, error) {
 		cfg := asynq.Config{Concurrency: slots}
 		return workers.Attached(client, cfg, opts, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
 	}
@@ -61,8 +62,12 @@ func byKey(locks *attach.Attached, handler asynq.Handler) asynq.Handler {
 
 // holding is so many stock asynq servers that share the slots. Their handler takes a lock that people use.
 func holding(servers int, lock func(*redis.Client) locks.Lock) starter {
-	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
-		held := lock(client)
+	return func(client redis.UniversalClient, handler asynq.HandlerFunc) (func() error, error) {
+		one, ok := client.(*redis.Client)
+		if !ok {
+			return nil, fmt.Errorf("the lock is for one Redis, and this is a %T", client)
+		}
+		held := lock(one)
 		return bare(servers)(client, func(ctx context.Context, task *asynq.Task) error {
 			var done error
 			err := held(ctx, "lock:"+string(task.Payload()), func() { done = handler(ctx, task) })

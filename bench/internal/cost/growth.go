@@ -37,7 +37,7 @@ type series struct {
 
 // Measure measures all of it.
 func Measure(ctx context.Context, env *measure.Env) error {
-	return errors.Join(throughput(ctx, env), saturated(ctx, env), apart(ctx, env), growth(ctx, env), memory(ctx, env))
+	return errors.Join(throughput(ctx, env), saturated(ctx, env), onCluster(ctx, env), apart(ctx, env), growth(ctx, env), memory(ctx, env))
 }
 
 // growth measures the growth over keys and over waiters, and the cost of telemetry.

@@ -22,7 +22,7 @@ func historyOf(t *testing.T, dir string, r *Results) (header, row string) {
 	if err := WriteReport(r, dir); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "benchmarks.md"))
+	text, err := os.ReadFile(filepath.Join(dir, "benchmarks-load.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const reportName = "benchmarks"
 //go:embed *.tmpl
 var texts embed.FS
 
-// WriteReport writes the report to the directory: benchmarks.md, the figures as benchmarks.json and the plots to benchmarks/.
+// WriteReport writes the report to the directory: benchmarks.md and benchmarks-load.md, the figures as benchmarks.json and the plots to benchmarks/.
 // Plots of an earlier report are removed. Figures that were not measured are shown as "-". The history is that of the
 // results in benchmarks/history/.
 func WriteReport(r *Results, dir string) error {
@@ -42,7 +42,10 @@ func WriteReport(r *Results, dir string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{create(filepath.Join(dir, reportName+".md"), t.Lookup("page.md.tmpl"), r)}
+	errs := []error{
+		create(filepath.Join(dir, reportName+".md"), t.Lookup("page.md.tmpl"), r),
+		create(filepath.Join(dir, reportName+"-load.md"), t.Lookup("load.md.tmpl"), r),
+	}
 	for _, one := range t.Templates() {
 		if strings.HasSuffix(one.Name(), ".svg") {
 			errs = append(errs, create(filepath.Join(plots, one.Name()), one, r))

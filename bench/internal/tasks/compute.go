@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"crypto/sha256"
-	"os/exec"
 	"sync"
 	"time"
 )
@@ -40,19 +39,4 @@ func compute(ctx context.Context, d time.Duration) error {
 		hash(steps())
 	}
 	return nil
-}
-
-// busyLoop keeps a processor busy until the process that has started it is gone.
-const busyLoop = `while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done`
-
-// keepBusy has another process keep a processor busy until stop is called.
-func keepBusy() (stop func(), err error) {
-	cmd := exec.Command("sh", "-c", busyLoop) //nolint:noctx // stop ends it
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/worker"
@@ -74,7 +75,7 @@ func run(
 		return r, err
 	}
 	if s.Busy {
-		relax, err := keepBusy()
+		relax, err := measure.KeepBusy()
 		if err != nil {
 			return r, err
 		}
