@@ -95,8 +95,11 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		a.Run = c.intake.Run(a.Queue, a.ID)
 	}
 	run := a.Run
-	if name != "" && script == "" && run != "" && (name != doneScript || !c.intake.Joins()) { // go-redis sends it next
+	if name != "" && script == "" && run != "" { // go-redis sends it next; Recognise has had it sent before
 		c.resent.add(a.Queue, a.ID)
+		if repeated {
+			c.unended.put(a.Queue, a.ID, run)
+		}
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -139,5 +140,46 @@ func TestAMasterThatIsAwayDelaysNoOther(t *testing.T) {
 	}
 	if err := redistest.Receive(t, lost, patience); err == nil || errors.Is(err, pipeline.ErrNotSent) {
 		t.Errorf("the call to the master that is away: %v", err)
+	}
+}
+
+// The nodes that the client knows accept connections and never answer, so it does not learn which master has which slots.
+func TestACallToAnUnknownClusterEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 100)
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{silent.Addr().String()}, ReadTimeout: time.Hour, Protocol: 2})
+	t.Cleanup(func() {
+		_ = silent.Close()
+		for conn := range accepted {
+			_ = conn.Close()
+		}
+		_ = client.Close()
+	})
+	calls := pipeline.To(client, pipeline.Options{Leaders: 1, Timeout: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := calls.Run(ctx, pipeline.NewCall(nil, set, []string{"key"}, "value"))
+		ended <- err
+	}()
+	conn := next(t, accepted)
+	defer func() { _ = conn.Close() }()
+	cancel()
+	if err := next(t, ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -1,7 +1,5 @@
 package pipeline
 
-import "context"
-
 // Queued returns how many calls wait to be sent.
 func (s *Server) Queued() int {
 	s.mu.Lock()
@@ -12,5 +10,5 @@ func (s *Server) Queued() int {
 // QueuedFor returns how many calls wait for the master that has a key.
 func QueuedFor(c Caller, key string) int {
 	m, _ := c.(*masters)
-	return m.of(context.Background(), NewCall(nil, NewScript(""), []string{key})).Queued()
+	return m.of(NewCall(nil, NewScript(""), []string{key})).Queued()
 }

@@ -90,7 +90,7 @@ func (s *Server) pipeline(ctx context.Context, calls []*Call) {
 
 // minBatch returns the smallest number of calls in a batch, or 0 for no batches.
 func (s *Server) minBatch() int {
-	if s.unbatched {
+	if s.several {
 		return 0
 	}
 	s.mu.Lock()
@@ -116,7 +116,7 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 		for i, b := range slices.Backward(unknown) {
 			first[b.command.script] = i // sends the source for the others, too
 		}
-		s.roundTrip(ctx, unknown, first)
+		s.roundTrip(ctx, unknown, func(i int) bool { return s.several || first[unknown[i].command.script] == i })
 		for i, b := range unknown {
 			all[at[i]] = b
 		}
@@ -126,13 +126,13 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 	}
 }
 
-// roundTrip makes the calls in one pipeline. The batches at the positions in withSource send the sources of their
+// roundTrip makes the calls in one pipeline. The batches at the positions for which withSource is true send the sources of their
 // scripts.
-func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Script]int) {
+func (s *Server) roundTrip(ctx context.Context, all []batch, withSource func(i int) bool) {
 	cmds := make([]*once, len(all))
 	for i := range all {
 		args := all[i].command.args
-		if at, ok := withSource[all[i].command.script]; ok && at == i {
+		if withSource != nil && withSource(i) {
 			args = all[i].command.eval()
 		}
 		cmds[i] = newOnce(ctx, args)

@@ -55,10 +55,10 @@ var ErrNotSent = errors.New("not sent")
 // sent together: first those that release or renew, then newcomers (see [Script.ForNewcomers]). A queued call is not
 // sent if its caller has given it up, so that overload leaves no work behind. It is safe for concurrent use.
 type Server struct {
-	client    redis.UniversalClient
-	opts      Options
-	prompt    bool // the client keeps deadlines
-	unbatched bool // the calls are for several slots
+	client  redis.UniversalClient
+	opts    Options
+	prompt  bool // the client keeps deadlines
+	several bool // the calls are for several slots
 
 	answers sync.Pool // of chan struct{}, for callers that wait
 
@@ -287,11 +287,13 @@ func (s *Server) finished() {
 func (s *Server) drain() {
 	GrowStack()
 	for calls := s.take(0); len(calls) > 0; calls = s.take(len(calls)) {
+		ctx, cancel := s.limited()
 		if len(calls) == 1 {
-			s.one(s.bounded(context.Background()), calls[0])
+			s.one(ctx, calls[0])
 		} else {
-			s.pipeline(s.bounded(context.Background()), calls)
+			s.pipeline(ctx, calls)
 		}
+		cancel()
 		s.deliver(calls)
 		runtime.Gosched()
 	}
@@ -351,6 +353,15 @@ func (s *Server) bounded(ctx context.Context) context.Context {
 		return ctx
 	}
 	return until{ctx, time.Now().Add(s.opts.Timeout)}
+}
+
+// limited returns a context for a pipeline. That of a Cluster is sent again while no connection to a server can be had: only the end of the
+// context ends that.
+func (s *Server) limited() (context.Context, context.CancelFunc) {
+	if _, cluster := s.client.(*redis.ClusterClient); cluster && s.opts.Timeout > 0 {
+		return context.WithTimeout(context.Background(), s.opts.Timeout)
+	}
+	return s.bounded(context.Background()), func() {}
 }
 
 // shortly returns a context with the deadline of ctx or an earlier one, for a caller that does not notice the end of

@@ -43,9 +43,6 @@ func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 // Run returns the run in which asynq has a task, or "" if it is not one of this Intake.
 func (in *Intake) Run(queue, id string) string { return in.slots.run(name{queue, id}) }
 
-// Joins reports whether Acknowledge ends runs: otherwise asynq's scripts do, one at a time.
-func (in *Intake) Joins() bool { return !in.drained.Load() }
-
 // Values of the first number in the reply of an acknowledgement.
 const (
 	ackOver int64 = 0 // the run was over
@@ -60,8 +57,8 @@ var ErrLost = errors.New("broker: a lock of the task was lost")
 var errNotFound = errors.New("NOT FOUND")
 
 // Acknowledge ends a run, if the task is still in it, releases its locks, and wakes tasks that are parked on their keys.
-// Tasks are taken in the same call for the slots that are free then.ok is false when nothing was sent: the run is not
-// one of this Intake.
+// Tasks are taken in the same call for the slots that are free then. ok is false when nothing was sent: the run is not
+// one of this Intake, or nothing is taken any more.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, _ error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
 	if !known || a.Text == "" && !a.Done {
@@ -272,7 +269,7 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 			}, func() { // asynq recovers what it has taken
 				p.recalls.Add(-1)
 				in.slots.admitted(len(found))
-				in.came(len(found), nil, time.Time{})
+				in.came(f.most+len(found), nil, time.Time{})
 			})
 		}
 	}}

@@ -92,9 +92,12 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	return f.admitted(answers) || more || g.more || len(found)+n > 0, err
 }
 
-// free frees the slots of an unanswered fetch for those from other nodes. The tasks that it may have taken go back, if there is no slot
+// free frees the slots of an unanswered fetch for tasks from other nodes. The tasks that it may have taken go back, if there is no slot
 // for them when they come.
 func (f *fetch) free() {
+	if f.in.oneNode {
+		return
+	}
 	f.in.slots.answered(f.most, nil, time.Time{})
 	f.most = 0
 }
