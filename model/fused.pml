@@ -31,6 +31,7 @@
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
+ *   TRACED     explain a recorded run, see trace.pml
  *
  * Each step is one atomic script of Redis or one decision of a worker, and any step whose guard holds may come next. So a reply is as slow
  * as it likes, and a request that is slow to arrive is one that is sent later. What is special about a request that arrives late is that its
@@ -298,6 +299,17 @@ byte saved;
 #endif
 bit fused, mine, found, usedUp, bare;
 
+/* EXPECT(kind, v, x) stands in each step that a recorded run shows: it goes on only if the next event of that is of this kind, of worker v and of
+ * task x. NOTE(what) notes what a comparison with the run needs. Both are nothing unless a run is to be explained. */
+#ifdef TRACED
+#include "trace.pml"
+#else
+#define BEGIN_TRACE
+#define EXPECT(kind, v, x)
+#define NOTE(what)
+#define COMPARE
+#endif
+
 #define EVENT(e) (left > 0 && (EVENTS & (e)))
 #define spend    left = left - 1
 
@@ -367,7 +379,7 @@ bit fused, mine, found, usedUp, bare;
 
 /* One of the tasks for which F holds goes to u, NOBODY when there is none. Tasks that nobody has looked at yet are alike where they have the same key:
  * the lowest of them goes first. */
-#if KEYSET == 0 && !ORDER
+#if KEYSET == 0 && !ORDER && !defined(TRACED)
 #define FIRST(x) ((touched & BIT(x)) || ((BIT(x) - 1) & ~touched) == 0)
 #else
 #define FIRST(x) true
@@ -402,6 +414,7 @@ bit fused, mine, found, usedUp, bare;
 #define TAKEN_FROM(r, j, v) ((r) != (v) && phase[r] == RUNNING && (NOTED(tk[r]) & BIT(j)) -> BIT(r) : 0)
 inline own(j, v) {
   lock[j] = v;
+  NOTE(owned(j, v))
   taken = taken | TAKEN_FROM(1, j, v) | TAKEN_FROM(2, j, v) | TAKEN_FROM(3, j, v) | TAKEN_FROM(4, j, v) | TAKEN_FROM(5, j, v) |
           TAKEN_FROM(6, j, v) | TAKEN_FROM(7, j, v)
 }
@@ -440,6 +453,7 @@ inline grant(x, v, call, standby) {
     wk[n] = v;
     by[n] = call;
     touched = touched | BIT(x);
+    NOTE(ran_once_more(n, x))
     BEGAN(n, v);
     if
     :: LEVEL == 2 || bare -> plain = plain | BIT(n)
@@ -1190,7 +1204,9 @@ inline decide() {
      :: phase[me] == HELD && (plain & BIT(me)) ->
         if
         :: MAY_KEEP(me) -> phase[me] = KEPT
+#ifndef TRACED /* there it is left, and parked in a step of its own */
         :: refuse()
+#endif
         :: LEAVE
         fi
      :: else
@@ -1219,7 +1235,7 @@ inline decide() { skip }
 #define TRIES(r)       ((plain & BIT(r)) && (phase[r] == GRANTED || phase[r] == HELD || phase[r] == REFUSED) && (NOTED(tk[r]) & BIT(k)))
 #define TRIED          (TRIES(1) || TRIES(2) || TRIES(3) || TRIES(4) || TRIES(5) || TRIES(6) || TRIES(7))
 
-#ifdef TRACE
+#ifdef REPORT
 inline report() {
   printf("me %d w %d: pend %d act %d rty %d waiters %d done %d arch %d lock %d fetching %d left %d late %d:", me, w, pend, act, rty, waiters, done, arch, lock[0], fetching, left, lateAck);
   i = 1;
@@ -1320,16 +1336,19 @@ inline check() {
     me = 0; t = 0; u = 0; w = 0; n = 0; i = 0; k = 0; heir = 0; spare = 0;
     fused = 0; mine = 0; found = 0; usedUp = 0; bare = 0
   }
+  COMPARE
 }
 
 /* ---- The steps ---------------------------------------------------------------------------------------------------------------- */
 
 active proctype World() {
+  BEGIN_TRACE
   do
   :: atomic {
   if
   /* A worker fetches: as many tasks as it has free slots, each with its lock. */
   :: if :: WORKER(MAY_FETCH) fi;
+     EXPECT(FETCHES, w, NOBODY)
      admit(FETCH(w));
      if
      :: found ->
@@ -1368,6 +1387,7 @@ active proctype World() {
      skip
   /* A fetch that was recalled before it arrived: refused by its mark. */
   :: if :: WORKER(MAY_LATEFETCH) fi;
+     EXPECT(FETCHES, w, NOBODY)
      lateFetch = lateFetch & ~BIT(w);
 #if MUTANT == FETCH_UNMARKED
      if
@@ -1378,6 +1398,7 @@ active proctype World() {
      skip
   /* A fetch of a process that was killed since: it cannot be recalled. */
   :: if :: WORKER(MAY_DEADFETCH) fi;
+     EXPECT(FETCHES, w, NOBODY)
      orphanFetch = orphanFetch & ~BIT(w);
      if
      :: !(fetching & BIT(w)) -> admit(FETCH(w)); learn(FETCH(w), DEAD)
@@ -1386,12 +1407,14 @@ active proctype World() {
 
   /* The handler's function begins, and returns. */
   :: if :: RUNOF(MAY_START) fi;
+     EXPECT(STARTS, wk[me], tk[me])
      if
      :: base[me] != me -> reach((SUCCESSOR -> 10 : 1))
      :: else
      fi;
      begin()
   :: if :: RUNOF(MAY_RETURN) fi;
+     EXPECT(RETURNS, wk[me], tk[me])
      ran = ran | BIT(tk[me]);
      if
      :: phase[me] == ABANDONED || (leaseless & BIT(me)) -> phase[me] = LEFTOVER
@@ -1441,14 +1464,17 @@ active proctype World() {
      fi
   /* The successor asks for its keys, which are free again. */
   :: if :: RUNOF(MAY_ASK) fi;
+     EXPECT(ACQUIRES, wk[me], tk[me])
      reach(12);
      take();
      plain = plain & ~BIT(me);
      phase[me] = HELD
   /* It has been in memory for too long, or shutdown has begun: it is parked, or given back. */
   :: if :: RUNOF(MAY_UNKEEP) fi;
+     EXPECT(PARKS, wk[me], tk[me])
      refuse()
   :: if :: RUNOF(MAY_UNKEPT) fi;
+     EXPECT(GOES_BACK, wk[me], tk[me])
      leaveActive(me);
      if
      :: mine -> pend = pend | BIT(tk[me])
@@ -1459,6 +1485,7 @@ active proctype World() {
 
   /* A call with an ack, the first one or a repetition. */
   :: if :: RUNOF(MAY_ACK) fi;
+     EXPECT(ENDS, wk[me], tk[me])
      assert(phase[me] == ACKED || ACTIVE(me) || OUSTED(me) || SUCCESSOR && (leaseless & BIT(me))); /* OWN_TASK */
      phase[me] = ACKED;
      repeats = repeats & ~BIT(me);
@@ -1510,6 +1537,7 @@ active proctype World() {
      forget(me)
   /* A call arrives that its caller has given up. Tasks that its fetch takes before the recall are found by that. */
   :: if :: RUNOF(MAY_LATE) fi;
+     EXPECT(ENDS, wk[me], tk[me])
      lateAck = lateAck & ~BIT(me);
      if
      :: ACTIVE(me) && phase[me] == DEAD -> reach(3)
@@ -1546,6 +1574,7 @@ active proctype World() {
 
   /* The function has not returned, or no ack is sent: asynq's own script alone, and the lock when the function has returned. */
   :: if :: RUNOF(MAY_TIMEOUT) fi;
+     EXPECT(ENDS, wk[me], tk[me])
      spend;
      leaveActive(me);
      if
@@ -1561,6 +1590,7 @@ active proctype World() {
 #endif
      skip
   :: if :: RUNOF(MAY_CLEAR) fi;
+     EXPECT(RELEASES, wk[me], tk[me])
      if
      :: MUTANT == LEASELESS_KEEPS
      :: else -> leaveLock(0)
@@ -1569,6 +1599,7 @@ active proctype World() {
 
   /* A task in memory is given back: its lease is over, shutdown has begun, or it has been there for too long. */
   :: if :: RUNOF(MUST_BACK) :: RUNOF(MAY_BACK) fi;
+     EXPECT(GOES_BACK, wk[me], tk[me])
      if :: MUST_BACK(me) :: else -> spend fi;
      leaveActive(me);
      if
@@ -1592,6 +1623,7 @@ active proctype World() {
 
   /* The plain path: the handler takes its lock, parks when it is held, and releases it before the ack. */
   :: if :: RUNOF(MAY_CORRECT) fi;
+     EXPECT(RELEASES, wk[me], tk[me])
      if
      :: MUTANT == CONFLICT_KEEPS
      :: else -> leaveLock(0)
@@ -1604,20 +1636,24 @@ active proctype World() {
   :: if :: RUNOF(MAY_ACQUIRE) fi;
      if
      :: RUNNABLE(tk[me]) ->
+        EXPECT(ACQUIRES, wk[me], tk[me])
         take();
         begin()
      :: else -> phase[me] = REFUSED
      fi
   :: if :: RUNOF(MAY_PARK) fi;
+     EXPECT(PARKS, wk[me], tk[me])
      park();
      over(me)
   :: if :: RUNOF(MAY_RELEASE) fi;
+     EXPECT(RELEASES, wk[me], tk[me])
      leaveLock(0);
      phase[me] = RELEASED                                                        /* its ack is sent as any other */
 
   /* Locks and leases that end by themselves. */
   :: if :: KEY(DEADLOCK_OF) :: KEY(LIVELOCK_OF) fi;
      if :: DEADLOCK_OF(k) :: else -> spend fi;
+     EXPECT(EXPIRES, NOBODY, k)
      expire(k)
   :: if :: RUNOF(MAY_DOUBT) fi;
      spend;
@@ -1629,6 +1665,7 @@ active proctype World() {
 
   /* asynq's recoverer, and its forwarder. */
   :: if :: TASK(MAY_RECOVER) fi;
+     EXPECT(RECOVERS, NOBODY, t)
      me = runOf[t];
      act = act & ~BIT(t);
      lse = lse & ~BIT(t);
@@ -1658,6 +1695,7 @@ active proctype World() {
      silent = silent & ~BIT(w)
   /* Its locks are freed one by one, and its tasks are taken back. */
   :: if :: RUNOF(MAY_FREE) fi;
+     EXPECT(FREES, NOBODY, tk[me])
      reach(15);
      spare = 0;
      i = base[me];
@@ -1694,6 +1732,7 @@ active proctype World() {
      remnants = remnants | BIT(t)
 #endif
   :: if :: TASK(MAY_BACK_TO) fi;
+     EXPECT(TAKES_BACK, NOBODY, t)
 #if MUTANT == BACK_UNCHECKED
      remnants = remnants & ~BIT(t);
 #endif
@@ -1714,11 +1753,13 @@ active proctype World() {
 #endif
   :: if :: TASK(MAY_FORWARD) :: TASK(MAY_HURRY) fi;
      if :: MAY_FORWARD(t) :: else -> spend fi;
+     EXPECT(FORWARDS, NOBODY, t)
      rty = rty & ~BIT(t);
      pend = pend | BIT(t)
 
   /* A worker is killed, or shuts down. */
   :: if :: WORKER(MAY_CRASH) fi;
+     EXPECT(CRASHES, w, NOBODY)
      spend;
      me = 1;
      do
@@ -1770,17 +1811,21 @@ active proctype World() {
      :: else
      fi
   :: MAY_STOP ->
+     EXPECT(STOPS, LAST, NOBODY)
      spend;
      stopped = stopped | BIT(LAST)
   :: MAY_EXIT ->
+     EXPECT(EXITS, LAST, NOBODY)
      gone = gone | BIT(LAST);
      assert(!(STRANDED(1) || STRANDED(2) || STRANDED(3) || STRANDED(4) || STRANDED(5) || STRANDED(6) || STRANDED(7))) /* CLEAN_EXIT */
   fi;
   check()
   }
+#ifndef TRACED
   :: timeout ->
      assert((done | arch) == ALL && act == 0);                                   /* ALL_END */
      assert(lock[0] == 0 && lock[KEYS - 1] == 0);                                /* ALL_FREE */
      break
+#endif
   od
 }
