@@ -1,0 +1,192 @@
+package traces
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// taskType is the type of all tasks, and queue their queue.
+const (
+	taskType = "trace"
+	queue    = "traced"
+)
+
+// job is a task, and its payload.
+type job struct {
+	ID      string
+	Keys    []string
+	Holds   time.Duration // how long its handler works
+	Fails   int           // how many runs fail
+	Retries int
+	Warm    bool // it comes before the recording, so that a worker learns that its handler uses the recorded keys
+}
+
+func keysOf(_ context.Context, task *asynq.Task) ([]string, error) {
+	var j job
+	err := json.Unmarshal(task.Payload(), &j)
+	return j.Keys, err
+}
+
+// errTold is the failure of a handler that is told to fail.
+var errTold = errors.New("it was told to fail")
+
+// worker is a server with connections of its own.
+type worker struct {
+	*play
+	number   int
+	tap      *tap
+	client   *redis.Client
+	attached *attach.Attached
+	server   *asynq.Server
+	warm     chan struct{} // a value for each warm task
+}
+
+// work starts a worker.
+func (p *play) work(number int) *worker {
+	p.Helper()
+	w := &worker{play: p, number: number, tap: newTap(), warm: make(chan struct{}, 100)}
+	w.client = p.redis.Client(p.T, func(o *redis.Options) { o.Dialer = p.recorder.dial(number); o.ContextTimeoutEnabled = true })
+	w.client.AddHook(w.tap)
+	var err error
+	w.attached, err = attach.New(w.client, asynq.Config{
+		Concurrency: slots, Queues: map[string]int{queue: 1}, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: time.Second / 4,
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
+	}, attach.Options{Strategy: p.strategy, DisableReports: true, TTL: p.ttl})
+	if err != nil {
+		p.Fatal(err)
+	}
+	w.server = asynq.NewServerFromRedisClient(w.attached.Client(), w.attached.Config())
+	if err := w.server.Start(w.attached.Lock(keysOf)(asynq.HandlerFunc(w.handle))); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		w.stop()
+		_ = w.client.Close()
+	})
+	return w
+}
+
+// stop shuts a worker down. It may be called again.
+func (w *worker) stop() {
+	if w.server == nil {
+		return
+	}
+	w.server.Shutdown()
+	w.server = nil
+	if err := w.attached.Close(); err != nil && !w.tap.isDead() {
+		w.Error(err)
+	}
+}
+
+// handle is the handler of all tasks.
+func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
+	var j job
+	if err := json.Unmarshal(task.Payload(), &j); err != nil {
+		return err
+	}
+	if j.Warm {
+		w.warm <- struct{}{}
+		select {
+		case <-w.warmed:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	if err := w.note(starts, j.ID); err != nil {
+		return err
+	}
+	if hold := w.holds[j.ID]; hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		case <-w.tap.dead:
+		}
+	}
+	select {
+	case <-time.After(j.Holds):
+	case <-ctx.Done():
+	case <-w.tap.dead:
+	}
+	if err := w.note(returns, j.ID); err != nil {
+		return err
+	}
+	if w.ran(j.ID) <= j.Fails {
+		return errTold
+	}
+	return nil
+}
+
+// note marks what a handler does.
+func (w *worker) note(k kind, id string) error {
+	if w.tap.isDead() {
+		return errDead
+	}
+	return w.recorder.mark(fmt.Sprintf("%v %d %s", k, w.number, id))
+}
+
+// play is the recording of one run.
+type play struct {
+	*testing.T
+	names
+	redis    *redistest.Server
+	recorder *recorder
+	producer *attach.Producer
+	inspect  *asynq.Inspector
+	strategy middleware.Strategy
+	ttl      time.Duration
+	jobs     []job
+	warmed   chan struct{}
+	holds    map[string]chan struct{} // until these are closed, the handlers of these tasks work
+
+	mu    sync.Mutex
+	count map[string]int // runs of each task
+}
+
+func (p *play) ran(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count[id]++
+	return p.count[id]
+}
+
+// enqueue adds tasks whose keys are recorded.
+func (p *play) enqueue(jobs ...job) {
+	p.Helper()
+	for _, j := range jobs {
+		payload, err := json.Marshal(j)
+		if err != nil {
+			p.Fatal(err)
+		}
+		_, err = p.producer.EnqueueContext(p.Context(), asynq.NewTask(taskType, payload), asynq.Queue(queue), asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries))
+		if err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// ended waits until all tasks are done or archived.
+func (p *play) ended() bool {
+	p.Helper()
+	for began := time.Now(); time.Since(began) < p.patience(); <-time.After(2 * time.Millisecond) {
+		info, err := p.inspect.GetQueueInfo(queue)
+		if err == nil && info.Pending+info.Active+info.Retry+info.Scheduled == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// patience is how long a run may take.
+func (p *play) patience() time.Duration { return 10 * time.Second }
