@@ -1811,7 +1811,6 @@ active proctype World() {
      :: else
      fi
   :: MAY_STOP ->
-     EXPECT(STOPS, LAST, NOBODY)
      spend;
      stopped = stopped | BIT(LAST)
   :: MAY_EXIT ->

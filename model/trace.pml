@@ -22,14 +22,13 @@
 #define RECOVERS   10
 #define FORWARDS   11
 #define CRASHES    12
-#define STOPS      13
 #define EXITS      14
 #define FREES      15
 #define TAKES_BACK 16
 
 short at;                     /* the next event */
 byte kind, whose, which;      /* what it is */
-short allowed;                /* the events of EVENTS that this run may have had */
+short allowed;                /* the events of EVENTS that this run may have had; left says how many */
 bit shown;                    /* the present step is that event */
 bit agrees;                   /* what it leaves is what was recorded */
 
@@ -151,12 +150,13 @@ c_code {
 
   static void readTrace(void) {
     FILE *f;
-    int mask, i;
+    int mask, most, i;
     if (length) return; /* the search comes here once */
     f = getenv("TRACE") ? fopen(getenv("TRACE"), "r") : NULL;
     if (!f) fail("cannot read the file that TRACE names");
-    if (fscanf(f, "%d", &mask) != 1) fail("there is no mask of events");
+    if (fscanf(f, "%d %d", &mask, &most) != 2) fail("it is not said which events of EVENTS there may be, and how many");
     now.allowed = mask;
+    now.left = most;
     for (;;) {
       struct event *e = &events[length];
       if (length == MOST_EVENTS - 1) fail("too many events");

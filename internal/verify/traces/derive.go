@@ -187,6 +187,13 @@ func (d *deriver) events2(s *step, changed bool) error {
 		return nil
 	case !changed:
 		return nil
+	case s.name() == "DEL" && worker == nobody: // the recorder has a lock end
+		for k := range before.keys {
+			if before.keys[k] != d.now.keys[k] {
+				d.add(expires, nobody, k)
+			}
+		}
+		return nil
 	case strings.HasPrefix(sig, "lock,"):
 		if t := d.ownerIn(d.now); t != nobody {
 			d.plain[t] = true
@@ -199,7 +206,7 @@ func (d *deriver) events2(s *step, changed bool) error {
 		}
 		d.add(releases, worker, t)
 		return nil
-	case sig == "retry,pending":
+	case sig == "retry,pending" || strings.HasPrefix(sig, "waiters,parked,parked"): // a wake outside of a release is no more than a timer
 		return d.forwarded(before)
 	case strings.HasPrefix(sig, "t,active,lease,retry,") || strings.HasPrefix(sig, "t,active,lease,archived,"):
 		d.add(recovers, nobody, d.taskAt(keys[0]))

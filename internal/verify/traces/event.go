@@ -22,8 +22,8 @@ const (
 	expires
 	recovers
 	forwards
-	crashes // the recorder marks it, and the next two
-	stops
+	crashes // the recorder marks it, and the next one
+	_
 	exits
 	frees
 	takesBack
@@ -32,7 +32,7 @@ const (
 func (k kind) String() string {
 	return [...]string{
 		"begins", "fetches", "starts", "returns", "ends", "goes back", "parks", "acquires", "releases", "expires", "recovers", "forwards", "crashes",
-		"stops", "exits", "frees", "takes back",
+		"", "exits", "frees", "takes back",
 	}[k]
 }
 

@@ -9,69 +9,75 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
-
-	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
-	"github.com/railtoken/railtoken/middleware"
 )
 
-const slots = 2
+var (
+	into = flag.String("into", "", "`folder` for the recorded runs")
+	runs = flag.Int("runs", 4, "how `many` runs are recorded")
+	seed = flag.Uint64("seed", 1, "`seed` of the first run")
+	only = flag.String("only", "", "`setting/plot` to record alone")
+)
 
-var into = flag.String("into", "", "`folder` for the recorded runs")
-
-func TestRecord(t *testing.T) {
-	server := redistest.Start(t)
-	p := &play{
-		T: t, names: names{queue, []string{"t0", "t1"}, []string{"k0"}}, redis: server, recorder: record(t, server), strategy: middleware.Requeue{},
-		warmed: make(chan struct{}), holds: map[string]chan struct{}{}, count: map[string]int{},
-	}
-	client := server.Client(t)
-	p.inspect = asynq.NewInspectorFromRedisClient(client)
-	var err error
-	p.producer, err = attach.NewProducer(client, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{taskType: keysOf}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.producer.Close() })
-	p.work(0)
-	p.enqueue(job{ID: "warm", Keys: []string{"warm"}, Warm: true})
-	close(p.warmed)
-	if !p.ended() {
-		t.Fatal("the warm tasks do not end")
-	}
-	if err := p.inspect.PauseQueue(queue); err != nil {
-		t.Fatal(err)
-	}
-	p.enqueue(job{ID: "t0", Keys: []string{"k0"}, Holds: 20 * time.Millisecond}, job{ID: "t1", Keys: []string{"k0"}, Holds: 20 * time.Millisecond})
-	if err := p.recorder.mark(markBegin); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.inspect.UnpauseQueue(queue); err != nil {
-		t.Fatal(err)
-	}
-	if !p.ended() {
-		t.Error("the tasks do not end")
-	}
-	lines := p.recorder.end(t)
-	if *into != "" {
-		var b strings.Builder
-		for _, l := range lines {
-			fmt.Fprintf(&b, "%v %s %.200q\n", l.at.Format("05.000000"), l.from, l.args)
+// TestRuns records runs, each of another setting, plot and seed.
+func TestRunsAreRecorded(t *testing.T) {
+	redistest.SideBySide(4)
+	n := 0
+	for s := *seed; n < *runs; s++ {
+		setting, plot := settings[int(s)%len(settings)], plots[int(s)/len(settings)%len(plots)]
+		name := setting.name + "/" + plot.name
+		if !strings.HasPrefix(name, *only) && *only != "" {
+			continue
 		}
-		_ = os.WriteFile(filepath.Join(*into, "lines"), []byte(b.String()), 0o600)
+		n++
+		t.Run(fmt.Sprintf("%s/%d", name, s), func(t *testing.T) {
+			t.Parallel()
+			recordOne(t, setting, plot, s)
+		})
 	}
+}
+
+// recordOne records one run.
+func recordOne(t *testing.T, s setting, plot plot, seed uint64) {
+	t.Helper()
+	p := newPlay(t, s, seed)
+	p.warmUp()
+	plot.play(p)
+	stuck := !p.ended(5 * time.Second)
+	lines := p.recorder.end(t)
 	events, err := derive(p.names, lines, p.recorder.workerOf)
-	var b strings.Builder
-	fmt.Fprintln(&b, 0)
-	for _, e := range events {
-		t.Log(e.String())
-		fmt.Fprintln(&b, e.line())
-	}
 	if err != nil {
 		t.Error(err)
 	}
-	if *into != "" {
-		_ = os.WriteFile(filepath.Join(*into, "one.trace"), []byte(b.String()), 0o600)
+	if stuck {
+		t.Error(errStuck)
+	}
+	if *into == "" {
+		return
+	}
+	base := filepath.Join(*into, fmt.Sprintf("%s.%s.%d", s.name, plot.name, seed))
+	mask := plot.mask | mayCrash | mayExpire | mayFail | mayGoBack | mayForward
+	write(t, base+".trace", text(events, mask, spent(events)+plot.most))
+	write(t, base+".lines", told(lines))
+	var b strings.Builder
+	for i := range events {
+		fmt.Fprintf(&b, "%3d %v\n", i, &events[i])
+	}
+	write(t, base+".events", b.String())
+}
+
+// told returns what Redis has executed, in short.
+func told(lines []line) string {
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%s %s %.200q\n", l.at.Format("05.000000"), l.from, l.args)
+	}
+	return b.String()
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

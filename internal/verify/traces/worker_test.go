@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/testing/redistest"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // taskType is the type of all tasks, and queue their queue.
@@ -63,7 +59,7 @@ func (p *play) work(number int) *worker {
 	w.attached, err = attach.New(w.client, asynq.Config{
 		Concurrency: slots, Queues: map[string]int{queue: 1}, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: time.Second / 4,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
-	}, attach.Options{Strategy: p.strategy, DisableReports: true, TTL: p.ttl})
+	}, attach.Options{Strategy: p.strategy, DisableReports: true})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -75,6 +71,7 @@ func (p *play) work(number int) *worker {
 		w.stop()
 		_ = w.client.Close()
 	})
+	p.workers = append(p.workers, w)
 	return w
 }
 
@@ -107,6 +104,7 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 	if err := w.note(starts, j.ID); err != nil {
 		return err
 	}
+	w.started <- j.ID
 	if hold := w.holds[j.ID]; hold != nil {
 		select {
 		case <-hold:
@@ -115,7 +113,7 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 		}
 	}
 	select {
-	case <-time.After(j.Holds):
+	case <-time.After(j.Holds): // it works
 	case <-ctx.Done():
 	case <-w.tap.dead:
 	}
@@ -130,63 +128,11 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 
 // note marks what a handler does.
 func (w *worker) note(k kind, id string) error {
+	w.tap.pass.RLock()
+	defer w.tap.pass.RUnlock()
 	if w.tap.isDead() {
 		return errDead
 	}
 	return w.recorder.mark(fmt.Sprintf("%v %d %s", k, w.number, id))
 }
 
-// play is the recording of one run.
-type play struct {
-	*testing.T
-	names
-	redis    *redistest.Server
-	recorder *recorder
-	producer *attach.Producer
-	inspect  *asynq.Inspector
-	strategy middleware.Strategy
-	ttl      time.Duration
-	jobs     []job
-	warmed   chan struct{}
-	holds    map[string]chan struct{} // until these are closed, the handlers of these tasks work
-
-	mu    sync.Mutex
-	count map[string]int // runs of each task
-}
-
-func (p *play) ran(id string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count[id]++
-	return p.count[id]
-}
-
-// enqueue adds tasks whose keys are recorded.
-func (p *play) enqueue(jobs ...job) {
-	p.Helper()
-	for _, j := range jobs {
-		payload, err := json.Marshal(j)
-		if err != nil {
-			p.Fatal(err)
-		}
-		_, err = p.producer.EnqueueContext(p.Context(), asynq.NewTask(taskType, payload), asynq.Queue(queue), asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries))
-		if err != nil {
-			p.Fatal(err)
-		}
-	}
-}
-
-// ended waits until all tasks are done or archived.
-func (p *play) ended() bool {
-	p.Helper()
-	for began := time.Now(); time.Since(began) < p.patience(); <-time.After(2 * time.Millisecond) {
-		info, err := p.inspect.GetQueueInfo(queue)
-		if err == nil && info.Pending+info.Active+info.Retry+info.Scheduled == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// patience is how long a run may take.
-func (p *play) patience() time.Duration { return 10 * time.Second }
