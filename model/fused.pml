@@ -21,6 +21,7 @@
  *   FOUND      1: keys are not recorded; a worker finds them in the
  *              tasks that it has fetched, and the next fetch takes
  *              their locks, or parks them (with LEVEL=2, PASS=0)  (0)
+ *   FEWER      1: a fetch may take fewer tasks than there are slots   (0)
  *   SUCCESSOR  how many refused tasks a worker keeps in memory for
  *              a key that a run of its own holds, to hand the lease
  *              off to one of them when the run returns (with PASS=0)
@@ -79,6 +80,9 @@
 #endif
 #ifndef FOUND
 #define FOUND 0
+#endif
+#ifndef FEWER
+#define FEWER 0
 #endif
 #ifndef SUCCESSOR
 #define SUCCESSOR 0
@@ -665,6 +669,9 @@ inline admit(call) {
         :: else
         fi
      fi
+#if FEWER
+  :: found -> break
+#endif
   :: else -> break
   od;
   admitFound(call)

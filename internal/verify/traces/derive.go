@@ -151,11 +151,11 @@ func (d *deriver) taskAt(key string) int {
 	return nobody
 }
 
-// owned returns the task that has taken or released a lock in a step, given the state before.
-func (d *deriver) ownerIn(s state) int {
-	for k := range s.keys {
-		if s.keys[k] != d.now.keys[k] && s.keys[k].owner > 0 {
-			return s.keys[k].owner - 1
+// ownerIn returns the task that has a lock in one state which another one has, or none, in the other.
+func ownerIn(in, other state) int {
+	for k := range in.keys {
+		if in.keys[k] != other.keys[k] && in.keys[k].owner > 0 {
+			return in.keys[k].owner - 1
 		}
 	}
 	return nobody
@@ -169,6 +169,8 @@ func (d *deriver) events2(s *step, changed bool) error {
 	before := d.events[len(d.events)-1].after
 	isFetch := strings.HasSuffix(sig, ",recalled")
 	switch {
+	case isFetch && len(s.inner) == 0: // the server does not know the script yet: it is sent again
+		return nil
 	case isFetch && !strings.HasPrefix(sig, "pending,"):
 		return d.ended(s, worker, changed)
 	case isFetch:
@@ -195,12 +197,12 @@ func (d *deriver) events2(s *step, changed bool) error {
 		}
 		return nil
 	case strings.HasPrefix(sig, "lock,"):
-		if t := d.ownerIn(d.now); t != nobody {
+		if t := ownerIn(d.now, before); t != nobody {
 			d.plain[t] = true
 			d.add(acquires, worker, t)
 			return nil
 		}
-		t := d.ownerIn(before)
+		t := ownerIn(before, d.now)
 		if t != nobody {
 			d.plain[t] = false
 		}

@@ -23,6 +23,12 @@ import (
 // slots is how many tasks a worker runs at once, as SLOTS of the model.
 const slots = 2
 
+// run is a task at work.
+type run struct {
+	id     string
+	worker *worker
+}
+
 // play is the recording of one run.
 type play struct {
 	*testing.T
@@ -37,7 +43,7 @@ type play struct {
 	strategy middleware.Strategy
 	workers  []*worker
 	warmed   chan struct{}
-	started  chan string              // the tasks whose handlers have begun
+	started  chan run                 // whose handlers have begun
 	holds    map[string]chan struct{} // until these are closed, the handlers of these tasks work
 
 	mu    sync.Mutex
@@ -50,7 +56,7 @@ func newPlay(t *testing.T, s setting, seed uint64) *play {
 	p := &play{
 		T: t, names: names{queue, []string{"t0", "t1", "t2"}, s.keys}, setting: s, random: rand.New(rand.NewPCG(seed, 0)), redis: server,
 		client: server.Client(t), recorder: record(t, server), strategy: middleware.Requeue{Order: s.order}, warmed: make(chan struct{}),
-		started: make(chan string, 1000), holds: map[string]chan struct{}{}, count: map[string]int{},
+		started: make(chan run, 1000), holds: map[string]chan struct{}{}, count: map[string]int{},
 	}
 	p.inspect = asynq.NewInspectorFromRedisClient(p.client)
 	var err error
@@ -117,7 +123,7 @@ func (p *play) enqueue(jobs ...job) {
 		switch {
 		case p.order != middleware.BestEffort:
 			_, err = p.producer.EnqueueInOrder(p.Context(), j.Keys[0], task, opts...)
-		case p.found:
+		case p.found && !j.Warm:
 			_, err = asynq.NewClientFromRedisClient(p.client).EnqueueContext(p.Context(), task, opts...)
 		default:
 			_, err = p.producer.EnqueueContext(p.Context(), task, opts...)

@@ -80,7 +80,7 @@ func (p *play) lateAck() {
 	}
 	p.begin(jobs...)
 	for range 100 {
-		if id := redistest.Receive(p.T, p.started, limit); id == jobs[0].ID && p.ranBefore(id) {
+		if r := redistest.Receive(p.T, p.started, limit); r.id == jobs[0].ID && p.ranBefore(r.id) {
 			break
 		}
 	}
@@ -110,9 +110,8 @@ func (p *play) crash() {
 	jobs := p.brief(0)
 	hold := p.hold(jobs)
 	p.begin(jobs...)
-	redistest.Receive(p.T, p.started, limit)
+	w := redistest.Receive(p.T, p.started, limit).worker
 	p.waiting(time.Second)
-	w := p.workers[p.random.IntN(2)]
 	w.tap.kill()
 	p.mark(crashes.String() + " " + string(rune('0'+w.number)))
 	p.lapse(w)

@@ -104,7 +104,7 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 	if err := w.note(starts, j.ID); err != nil {
 		return err
 	}
-	w.started <- j.ID
+	w.started <- run{j.ID, w}
 	if hold := w.holds[j.ID]; hold != nil {
 		select {
 		case <-hold:
