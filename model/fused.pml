@@ -22,6 +22,8 @@
  *              tasks that it has fetched, and the next fetch takes
  *              their locks, or parks them (with LEVEL=2, PASS=0)  (0)
  *   FEWER      1: a fetch may take fewer tasks than there are slots   (0)
+ *   PLAIN      1: a fetch may leave any task to its handler, without a
+ *              look at its lock (with LEAVE)                      (0)
  *   SUCCESSOR  how many refused tasks a worker keeps in memory for
  *              a key that a run of its own holds, to hand the lease
  *              off to one of them when the run returns (with PASS=0)
@@ -83,6 +85,9 @@
 #endif
 #ifndef FEWER
 #define FEWER 0
+#endif
+#ifndef PLAIN
+#define PLAIN 0
 #endif
 #ifndef SUCCESSOR
 #define SUCCESSOR 0
@@ -204,6 +209,10 @@
 #define KEYS 2
 #define REC(t)  ((t) == 1 -> 2 : 1)
 #define REAL(t) ((t) < 2 -> 2 : 1)
+#elif KEYSET == 3 /* one, the other, one, ... */
+#define KEYS 2
+#define REC(t)  ((t) % 2 == 0 -> 1 : 2)
+#define REAL(t) REC(t)
 #endif
 
 #define RUNS  7
@@ -659,7 +668,7 @@ inline admit(call) {
         n = fused;
         forwardWake(NOTED(u));
         fused = n
-     :: !ADMITS(u) && (LEAVE || SUCCESSOR) ->
+     :: (PLAIN || !ADMITS(u)) && (LEAVE || SUCCESSOR) ->
         bare = 1;
         grant(u, w, call, 0);
         found = 1;

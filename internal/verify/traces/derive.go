@@ -169,7 +169,7 @@ func (d *deriver) events2(s *step, changed bool) error {
 	before := d.events[len(d.events)-1].after
 	isFetch := strings.HasSuffix(sig, ",recalled")
 	switch {
-	case isFetch && len(s.inner) == 0: // the server does not know the script yet: it is sent again
+	case len(s.inner) == 0 && len(keys) > 0: // the server does not know the script yet: it is sent again
 		return nil
 	case isFetch && !strings.HasPrefix(sig, "pending,"):
 		return d.ended(s, worker, changed)

@@ -14,22 +14,25 @@ type setting struct {
 	switches string
 }
 
+// open leaves to each fetch how many tasks it asks for, and whether it takes their locks: a server does so only once it knows their type.
+const open = "-DFEWER=1 -DSLOTS=3 -DPLAIN=1 -DPASS=0 -DLEAVE=1 "
+
 var settings = []setting{
 	{
 		name: "one-key", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}},
-		switches: "-DPASS=0 -DLEAVE=1 -DSUCCESSOR=2 -DBLOCK=8",
+		switches: open + "-DSUCCESSOR=2 -DBLOCK=8",
 	},
 	{
-		name: "two-keys", keys: []string{"k0", "k1"}, jobs: [][]string{{"k0"}, {"k0", "k1"}, {"k1"}},
-		switches: "-DPASS=0 -DLEAVE=1 -DSUCCESSOR=2 -DBLOCK=8 -DKEYSET=1",
+		name: "two-keys", keys: []string{"k0", "k1"}, jobs: [][]string{{"k0"}, {"k1"}, {"k0"}},
+		switches: open + "-DSUCCESSOR=2 -DBLOCK=8 -DKEYSET=3",
 	},
 	{
 		name: "in-order", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}}, order: middleware.StrictFIFO,
-		switches: "-DPASS=0 -DLEAVE=1 -DORDER=1",
+		switches: open + "-DORDER=1",
 	},
 	{
-		name: "found", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}}, found: true,
-		switches: "-DPASS=0 -DLEVEL=2 -DFOUND=1",
+		name: "unrecorded", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}}, found: true,
+		switches: open + "-DSUCCESSOR=2 -DBLOCK=8",
 	},
 }
 
