@@ -24,6 +24,10 @@
  *   FEWER      1: a fetch may take fewer tasks than there are slots   (0)
  *   PLAIN      1: a fetch may leave any task to its handler, without a
  *              look at its lock (with LEAVE)                      (0)
+ *   FOLLOW     1: an ack that releases a key may wake one more task,
+ *              to follow the one that takes it (with SUCCESSOR)   (0)
+ *   LATER      1: a repeated ack that ends its run wakes no task
+ *              itself; its worker does by another call, or a timer (0)
  *   SUCCESSOR  how many refused tasks a worker keeps in memory for
  *              a key that a run of its own holds, to hand the lease
  *              off to one of them when the run returns (with PASS=0)
@@ -88,6 +92,12 @@
 #endif
 #ifndef PLAIN
 #define PLAIN 0
+#endif
+#ifndef FOLLOW
+#define FOLLOW 0
+#endif
+#ifndef LATER
+#define LATER 0
 #endif
 #ifndef SUCCESSOR
 #define SUCCESSOR 0
@@ -309,6 +319,9 @@ byte each;
 #endif
 #if SUCCESSOR
 byte saved;
+#endif
+#if LATER
+bit repeated;
 #endif
 bit fused, mine, found, usedUp, bare;
 
@@ -553,6 +566,9 @@ inline passOn(call) {
         rty = rty & ~BIT(u);
         stale = stale & ~BIT(u);
         pend = pend | BIT(u)
+#if LATER
+     :: repeated -> excused = excused | BIT(k)
+#endif
      fi
   :: else
   fi
@@ -853,7 +869,7 @@ inline ack(call, fetches) {
      /* The lease was handed off. Nothing is released, and a task is woken for each key: it may be the next successor. A repetition that
       * ends the run, because the first call has never arrived, wakes none. */
      if
-     :: mine && base[me] == 0 -> wakeBehind()
+     :: mine && (base[me] == 0 || FOLLOW) -> wakeBehind()
      :: true
      fi;
 #endif
@@ -1504,8 +1520,14 @@ active proctype World() {
      EXPECT(ENDS, wk[me], tk[me])
      assert(phase[me] == ACKED || ACTIVE(me) || OUSTED(me) || SUCCESSOR && (leaseless & BIT(me))); /* OWN_TASK */
      phase[me] = ACKED;
+#if LATER
+     repeated = (repeats & BIT(me)) != 0;
+#endif
      repeats = repeats & ~BIT(me);
      ack(CARRIED(me), !STOPPING(me));
+#if LATER
+     repeated = 0;
+#endif
      if
      :: GRANTS(me) -> reach(2)
      :: GRANTS(CARRIED(me))
@@ -1663,7 +1685,16 @@ active proctype World() {
      over(me)
   :: if :: RUNOF(MAY_RELEASE) fi;
      EXPECT(RELEASES, wk[me], tk[me])
+#if LATER
+     if
+     :: true
+     :: EVENT(LATE) -> spend; repeated = 1 /* in the code the ack releases it, and this one was given up once */
+     fi;
+#endif
      leaveLock(0);
+#if LATER
+     repeated = 0;
+#endif
      phase[me] = RELEASED                                                        /* its ack is sent as any other */
 
   /* Locks and leases that end by themselves. */

@@ -15,16 +15,20 @@ type setting struct {
 }
 
 // open leaves to each fetch how many tasks it asks for, and whether it takes their locks: a server does so only once it knows their type.
-const open = "-DFEWER=1 -DSLOTS=3 -DPLAIN=1 -DPASS=0 -DLEAVE=1 "
+// In memory, a task that is woken beside the one that takes a key follows that one.
+const (
+	open     = "-DPASS=0 -DLEAVE=1 -DFEWER=1 -DSLOTS=3 -DPLAIN=1 -DLATER=1 "
+	inMemory = open + "-DSUCCESSOR=2 -DBLOCK=8 -DFOLLOW=1 "
+)
 
 var settings = []setting{
 	{
 		name: "one-key", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}},
-		switches: open + "-DSUCCESSOR=2 -DBLOCK=8",
+		switches: inMemory,
 	},
 	{
 		name: "two-keys", keys: []string{"k0", "k1"}, jobs: [][]string{{"k0"}, {"k1"}, {"k0"}},
-		switches: open + "-DSUCCESSOR=2 -DBLOCK=8 -DKEYSET=3",
+		switches: inMemory + "-DKEYSET=3",
 	},
 	{
 		name: "in-order", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}}, order: middleware.StrictFIFO,
@@ -32,7 +36,7 @@ var settings = []setting{
 	},
 	{
 		name: "unrecorded", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}}, found: true,
-		switches: open + "-DSUCCESSOR=2 -DBLOCK=8",
+		switches: inMemory,
 	},
 }
 
@@ -61,7 +65,7 @@ var plots = []plot{
 	{name: "fails", play: func(p *play) { p.begin(p.brief(1)...) }},
 	{name: "held", play: (*play).heldFirst},
 	{name: "timer", play: (*play).timer},
-	{name: "lost-ack", mask: mayLose, most: 3, play: func(p *play) { p.faulty(lost, "active,") }},
+	{name: "lost-ack", mask: mayLose | mayBeLate, most: 3, play: func(p *play) { p.faulty(lost, "active,") }},
 	{name: "lost-fetch", mask: mayLose, most: 3, play: func(p *play) { p.faulty(lost, "pending,") }},
 	{name: "late-fetch", mask: mayLose | mayBeLate, most: 3, play: (*play).lateFetch},
 	{name: "late-ack", mask: mayLose | mayBeLate, most: 3, play: (*play).lateAck},
