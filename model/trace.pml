@@ -128,7 +128,7 @@ c_code {
 
   static int unchanged(void) {
     struct seen s;
-    if (!events[now.at - 1].whole) return 0;
+    if (!events[now.at - 1].whole) return 1; /* it is compared after the last part of the script */
     found(&s);
     return !memcmp(&s, &events[now.at - 1].seen, sizeof s);
   }

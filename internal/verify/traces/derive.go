@@ -233,17 +233,17 @@ func (d *deriver) forwarded(before state) error {
 // ended derives the events of a call with acknowledgements. The lock of a plain run is released in the same script, which are two steps
 // of the model.
 func (d *deriver) ended(s *step, worker int, changed bool) error {
-	tasks, err := acknowledged(s)
+	acks, err := acknowledged(s)
 	if err != nil {
 		return err
 	}
 	first := len(d.events)
-	for _, hash := range tasks {
-		t := d.taskAt(hash)
+	for _, a := range acks {
+		t := d.taskAt(a.hash)
 		if t == nobody {
 			continue
 		}
-		if d.plain[t] {
+		if d.plain[t] && a.run == d.lastRun[t] { // and not an earlier one, whose call is late
 			d.plain[t] = false
 			d.add(releases, worker, t)
 		}
@@ -258,8 +258,11 @@ func (d *deriver) ended(s *step, worker int, changed bool) error {
 	return nil
 }
 
-// acknowledged returns the hashes of the tasks whose runs a call of ack.lua ends: see the comment there.
-func acknowledged(s *step) (hashes []string, err error) {
+// ack is an acknowledgement: the hash of its task, and the name of the run.
+type ack struct{ hash, run string }
+
+// acknowledged returns the acknowledgements in a call of ack.lua: see the comment there.
+func acknowledged(s *step) (acks []ack, err error) {
 	keys, argv := s.call()
 	n := func(at int) int {
 		if at < 1 || at > len(argv) {
@@ -277,11 +280,11 @@ func acknowledged(s *step) (hashes []string, err error) {
 	for range n(1) {
 		own, at := n(arg), arg+1+n(arg+1)
 		held, task := n(at+8), key+n(at+1)-1
-		if err != nil || task < 1 || task > len(keys) {
+		if err != nil || task < 1 || task > len(keys) || at+2 > len(argv) {
 			return nil, fmt.Errorf("traces: cannot read the acknowledgement: %w", err)
 		}
-		hashes = append(hashes, keys[task-1])
+		acks = append(acks, ack{keys[task-1], argv[at+1]})
 		key, arg = key+own+held, at+9+held
 	}
-	return hashes, err
+	return acks, err
 }
