@@ -20,9 +20,10 @@ HELD ?= 100000
 CUTS ?= 1000
 TRANSFERS ?= 10000
 ORDERS ?=
+RUNS ?= 100
 VERSION ?=
 ROWS ?=
-export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
+export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD RUNS
 
 .PHONY: help
 help: ## Show this list
@@ -71,6 +72,10 @@ bench-compare: ## Compare the packages' benchmarks of BASE (main) with the tree 
 .PHONY: model
 model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 	@scripts/model.sh
+
+.PHONY: traces
+traces: ## Record RUNS (100) runs of real workers, which the model must explain, and runs with faults, which it must not; needs spin
+	@scripts/traces.sh
 
 .PHONY: simulate
 simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of each of ten scenarios, from SEED (1)

@@ -1419,7 +1419,7 @@ active proctype World() {
      skip
   /* A fetch that was recalled before it arrived: refused by its mark. */
   :: if :: WORKER(MAY_LATEFETCH) fi;
-     EXPECT(FETCHES, w, NOBODY)
+     EXPECT(TOO_LATE, w, NOBODY)
      lateFetch = lateFetch & ~BIT(w);
 #if MUTANT == FETCH_UNMARKED
      if

@@ -25,6 +25,7 @@
 #define EXITS      14
 #define FREES      15
 #define TAKES_BACK 16
+#define TOO_LATE   17 /* a fetch that was recalled takes tasks */
 
 short at;                     /* the next event */
 byte kind, whose, which;      /* what it is */

@@ -22,7 +22,8 @@ type deriver struct {
 	*view
 	workerOf func(addr string) int // nobody for the recorder
 	events   []event
-	plain    []bool // the run of the task has taken its lock by a call of its own
+	recalled map[string]bool // the marks of fetches
+	plain    []bool          // the run of the task has taken its lock by a call of its own
 	began    bool
 }
 
@@ -33,7 +34,7 @@ func derive(n names, lines []line, workerOf func(addr string) int) ([]event, err
 		return nil, err
 	}
 	defer r.close()
-	d := &deriver{view: newView(n, r), workerOf: workerOf, plain: make([]bool, len(n.tasks))}
+	d := &deriver{view: newView(n, r), workerOf: workerOf, plain: make([]bool, len(n.tasks)), recalled: map[string]bool{}}
 	steps := stepsOf(lines)
 	for i := range steps {
 		if err := d.step(&steps[i]); err != nil {
@@ -57,9 +58,12 @@ func (d *deriver) step(s *step) error {
 	case s.name() == "ECHO" && len(s.args) > 1 && strings.HasPrefix(s.args[1], mark+" "):
 		return d.marked(strings.Fields(s.args[1])[1:])
 	case !d.began:
+		if keys, _ := s.call(); strings.HasPrefix(signature(keys), "pending,") && strings.HasSuffix(signature(keys), ",recalled") && len(s.inner) > 0 {
+			d.fetched(s, nobody, keys[len(keys)-1], false)
+		}
 		return nil
 	}
-	return d.events2(s, !before.equal(d.now))
+	return d.script(s, !before.equal(d.now))
 }
 
 // expire lets time pass, lock by lock.
@@ -161,8 +165,8 @@ func ownerIn(in, other state) int {
 	return nobody
 }
 
-// events2 derives the events of a step. Most steps that change nothing are none.
-func (d *deriver) events2(s *step, changed bool) error {
+// script derives the events of a step. Most steps that change nothing are none.
+func (d *deriver) script(s *step, changed bool) error {
 	worker := d.workerOf(s.from)
 	keys, _ := s.call()
 	sig := signature(keys)
@@ -174,9 +178,7 @@ func (d *deriver) events2(s *step, changed bool) error {
 	case isFetch && !strings.HasPrefix(sig, "pending,"):
 		return d.ended(s, worker, changed)
 	case isFetch:
-		if changed {
-			d.add(fetches, worker, nobody)
-		}
+		d.fetched(s, worker, keys[len(keys)-1], changed)
 		return nil
 	case strings.HasPrefix(sig, "t,active,lease,pending"):
 		d.add(goesBack, worker, d.taskAt(keys[0]))
@@ -210,11 +212,29 @@ func (d *deriver) events2(s *step, changed bool) error {
 		return nil
 	case sig == "retry,pending" || strings.HasPrefix(sig, "waiters,parked,parked"): // a wake outside of a release is no more than a timer
 		return d.forwarded(before)
+	case sig == "t,active,lease,retry" || strings.HasPrefix(sig, "t,active,lease,retry,t"): // a run that has lost its lock is put back
+		d.add(ends, worker, d.taskAt(keys[0]))
+		return nil
 	case strings.HasPrefix(sig, "t,active,lease,retry,") || strings.HasPrefix(sig, "t,active,lease,archived,"):
 		d.add(recovers, nobody, d.taskAt(keys[0]))
 		return nil
 	}
 	return fmt.Errorf("traces: it is not known what a script with the keys %s does; before %v; after %v", sig, before, d.now)
+}
+
+// fetched derives the event of a fetch, or of a recall, which marks the fetch first. A fetch that was recalled is to take nothing.
+func (d *deriver) fetched(s *step, worker int, name string, changed bool) {
+	isRecall := s.inner[0].name() != "EXISTS" // a fetch looks for its mark first
+	if isRecall {
+		d.recalled[name] = true
+	}
+	switch {
+	case !changed:
+	case d.recalled[name] && !isRecall:
+		d.add(tooLate, worker, nobody)
+	default:
+		d.add(fetches, worker, nobody)
+	}
 }
 
 // forwarded derives the events of asynq's forwarder, one for each task.
@@ -240,8 +260,8 @@ func (d *deriver) ended(s *step, worker int, changed bool) error {
 	first := len(d.events)
 	for _, a := range acks {
 		t := d.taskAt(a.hash)
-		if t == nobody {
-			continue
+		if t == nobody || !changed && len(acks) == 1 && d.now.tasks[t].place == active && a.run == d.lastRun[t] {
+			continue // it has lost its lock, and goes on
 		}
 		if d.plain[t] && a.run == d.lastRun[t] { // and not an earlier one, whose call is late
 			d.plain[t] = false

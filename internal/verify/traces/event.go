@@ -27,12 +27,14 @@ const (
 	exits
 	frees
 	takesBack
+	tooLate // a fetch that was recalled takes tasks
 )
 
 func (k kind) String() string {
 	return [...]string{
 		"begins", "fetches", "starts", "returns", "ends", "goes back", "parks", "acquires", "releases", "expires", "recovers", "forwards", "crashes",
 		"", "exits", "frees", "takes back",
+		"fetches after its recall",
 	}[k]
 }
 

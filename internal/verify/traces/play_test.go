@@ -23,9 +23,16 @@ import (
 // slots is how many tasks a worker runs at once, as SLOTS of the model.
 const slots = 2
 
-// run is a task at work.
+// run is the nth run of the handler of a task.
 type run struct {
-	id     string
+	id  string
+	nth int
+}
+
+// began is a run, and its worker.
+type began struct {
+	run
+
 	worker *worker
 }
 
@@ -43,8 +50,8 @@ type play struct {
 	strategy middleware.Strategy
 	workers  []*worker
 	warmed   chan struct{}
-	started  chan run                 // whose handlers have begun
-	holds    map[string]chan struct{} // until these are closed, the handlers of these tasks work
+	started  chan began               // whose handlers have begun
+	holds    map[run]chan struct{} // until these are closed, these runs work
 
 	mu    sync.Mutex
 	count map[string]int // runs of each task
@@ -54,9 +61,9 @@ func newPlay(t *testing.T, s setting, seed uint64) *play {
 	t.Helper()
 	server := redistest.Start(t)
 	p := &play{
-		T: t, names: names{queue, []string{"t0", "t1", "t2"}, s.keys}, setting: s, random: rand.New(rand.NewPCG(seed, 0)), redis: server,
+		T: t, names: names{queue, []string{"t0", "t1", "t2", "t3"}[:len(s.jobs)], s.keys}, setting: s, random: rand.New(rand.NewPCG(seed, 0)), redis: server,
 		client: server.Client(t), recorder: record(t, server), strategy: middleware.Requeue{Order: s.order}, warmed: make(chan struct{}),
-		started: make(chan run, 1000), holds: map[string]chan struct{}{}, count: map[string]int{},
+		started: make(chan began, 1000), holds: map[run]chan struct{}{}, count: map[string]int{},
 	}
 	p.inspect = asynq.NewInspectorFromRedisClient(p.client)
 	var err error
@@ -84,15 +91,24 @@ func (p *play) warmUp() {
 	}
 }
 
-// begin enqueues the tasks of the run, and lets the workers have them.
+// begin enqueues the tasks of the run, and lets the workers have them. They are pending in any order, as after wakes and retries.
 func (p *play) begin(jobs ...job) {
 	p.Helper()
-	if err := p.inspect.PauseQueue(queue); err != nil {
-		p.Fatal(err)
-	}
+	p.pause()
 	p.enqueue(jobs...)
+	p.random.Shuffle(len(jobs), func(i, k int) { jobs[i], jobs[k] = jobs[k], jobs[i] })
+	for _, j := range jobs {
+		p.client.LRem(p.Context(), asynqwire.Pending(queue), 0, j.ID)
+		p.client.LPush(p.Context(), asynqwire.Pending(queue), j.ID)
+	}
 	p.mark(markBegin)
-	if err := p.inspect.UnpauseQueue(queue); err != nil {
+	p.client.Del(p.Context(), asynqwire.Paused(queue))
+}
+
+// pause has the workers fetch in vain.
+func (p *play) pause() {
+	p.Helper()
+	if err := p.inspect.PauseQueue(queue); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -104,11 +120,12 @@ func (p *play) mark(what string) {
 	}
 }
 
-func (p *play) ran(id string) int {
+// next counts the runs of a task.
+func (p *play) next(id string) run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count[id]++
-	return p.count[id]
+	return run{id, p.count[id]}
 }
 
 // enqueue adds tasks. Their keys are recorded, unless the workers are to find them.
@@ -186,13 +203,17 @@ func (p *play) lapse(w *worker) {
 	}
 }
 
-// deliver sends what is late.
+// deliver sends what is late. The queue is not paused any more then.
 func (p *play) deliver(w *worker) {
 	p.Helper()
 	client := p.redis.Client(p.T, func(o *redis.Options) { o.Dialer = p.recorder.dial(w.number) })
-	for _, cmd := range w.tap.held() {
-		_ = client.Do(p.Context(), cmd.Args()...).Err()
-	}
+	_, _ = client.TxPipelined(p.Context(), func(pipe redis.Pipeliner) error {
+		pipe.Del(p.Context(), asynqwire.Paused(queue))
+		for _, cmd := range w.tap.held() {
+			pipe.Do(p.Context(), cmd.Args()...)
+		}
+		return nil
+	})
 }
 
 // errStuck reports that tasks do not end.

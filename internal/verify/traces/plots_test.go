@@ -28,11 +28,11 @@ func (p *play) heldFirst() {
 	close(first)
 }
 
-// hold has the handlers of the first task to begin, whichever that is, wait.
+// hold has the first run of each task wait.
 func (p *play) hold(jobs []job) chan struct{} {
 	hold := make(chan struct{})
 	for _, j := range jobs {
-		p.holds[j.ID] = hold
+		p.holds[run{j.ID, 1}] = hold
 	}
 	return hold
 }
@@ -58,42 +58,52 @@ func (p *play) faulty(f fault, at string) {
 	p.begin(p.brief(0)...)
 }
 
-// lateFetch has the first fetch arrive after it was recalled.
+// lateFetch has a fetch arrive after it was recalled, when there are tasks.
 func (p *play) lateFetch() {
 	w := p.workers[p.random.IntN(2)]
-	jobs := p.brief(0)
-	hold := p.hold(jobs)
+	p.pause()
 	w.tap.arm(late, "pending,")
-	p.begin(jobs...)
-	redistest.Receive(p.T, w.tap.struck, limit)
-	redistest.Receive(p.T, p.started, limit)
+	redistest.Receive(p.T, w.tap.again, limit) // the recall
+	jobs := p.brief(0)
+	p.enqueue(jobs...)
+	p.mark(markBegin)
 	p.deliver(w)
-	close(hold)
 }
 
 // lateAck has the acknowledgement of a run that has failed arrive while its task runs again.
 func (p *play) lateAck() {
 	jobs := p.brief(0)
+	first := jobs[0].ID
 	jobs[0].Fails, jobs[0].Holds = 1, time.Millisecond
+	hold := make(chan struct{})
+	p.holds[run{first, 2}] = hold
 	for _, w := range p.workers {
 		w.tap.arm(late, "t,active,")
 	}
 	p.begin(jobs...)
 	for range 100 {
-		if r := redistest.Receive(p.T, p.started, limit); r.id == jobs[0].ID && p.ranBefore(r.id) {
+		if r := redistest.Receive(p.T, p.started, limit); r.run == (run{first, 2}) {
 			break
 		}
 	}
 	for _, w := range p.workers {
 		p.deliver(w)
 	}
+	close(hold)
 }
 
-// ranBefore reports whether a run of a task has returned.
-func (p *play) ranBefore(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count[id] > 0
+// expire has the lock of a run end while its handler works. Elsewhere than in order, a worker that finds a key free in Redis which it holds
+// itself, for all that it knows, lets go of it or parks the task once more, which the model does not know.
+func (p *play) expire() {
+	jobs := p.brief(0)
+	hold := p.hold(jobs)
+	p.begin(jobs...)
+	redistest.Receive(p.T, p.started, limit)
+	p.waiting(time.Second)
+	p.client.Del(p.Context(), lockOf(jobs[0].Keys[0]))
+	p.hasten()
+	p.waiting(time.Second)
+	close(hold)
 }
 
 // stopOne shuts the last worker down while a handler works.

@@ -23,8 +23,8 @@ const (
 
 var settings = []setting{
 	{
-		name: "one-key", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}},
-		switches: inMemory,
+		name: "one-key", keys: []string{"k0"}, jobs: [][]string{{"k0"}, {"k0"}, {"k0"}, {"k0"}},
+		switches: inMemory + "-DTASKS=4",
 	},
 	{
 		name: "two-keys", keys: []string{"k0", "k1"}, jobs: [][]string{{"k0"}, {"k1"}, {"k0"}},
@@ -55,6 +55,7 @@ const (
 // plot is what happens in a run.
 type plot struct {
 	name string
+	in   string // the only setting for it; any when empty
 	mask int
 	most int // faults that the run does not show
 	play func(p *play)
@@ -67,6 +68,7 @@ var plots = []plot{
 	{name: "timer", play: (*play).timer},
 	{name: "lost-ack", mask: mayLose | mayBeLate, most: 3, play: func(p *play) { p.faulty(lost, "active,") }},
 	{name: "lost-fetch", mask: mayLose, most: 3, play: func(p *play) { p.faulty(lost, "pending,") }},
+	{name: "expires", in: "in-order", play: (*play).expire},
 	{name: "late-fetch", mask: mayLose | mayBeLate, most: 3, play: (*play).lateFetch},
 	{name: "late-ack", mask: mayLose | mayBeLate, most: 3, play: (*play).lateAck},
 	{name: "stop", mask: mayStop, most: 1, play: (*play).stopOne},

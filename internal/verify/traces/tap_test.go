@@ -42,9 +42,11 @@ type tap struct {
 	struck chan struct{} // closed once the fault has happened
 
 	fetches map[string]bool // the names of those that were sent
+	awaited string          // how the signature of the call begins that is sent next in place of the late one,
+	again   chan struct{}   // and what is closed once it was answered
 }
 
-func newTap() *tap { return &tap{dead: make(chan struct{}), struck: make(chan struct{}), fetches: map[string]bool{}} }
+func newTap() *tap { return &tap{dead: make(chan struct{}), struck: make(chan struct{}), fetches: map[string]bool{}, again: make(chan struct{})} }
 
 // arm has a fault happen to the next call whose signature begins so. If replies are to be lost, it is one that has taken tasks or has ended runs.
 func (t *tap) arm(f fault, at string) {
@@ -103,10 +105,23 @@ func (t *tap) send(cmds []redis.Cmder, send func() error) error {
 	}
 	t.learn(cmds)
 	err := send()
+	t.answered(cmds)
 	if err == nil && t.strikes(lost, cmds) {
 		return fail(cmds, errLost)
 	}
 	return err
+}
+
+// answered notes that the call in place of the late one was answered.
+func (t *tap) answered(cmds []redis.Cmder) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, cmd := range cmds {
+		if t.awaited != "" && cmd.Err() == nil && strings.HasPrefix(signatureOf(cmd), t.awaited) {
+			close(t.again)
+			t.awaited = ""
+		}
+	}
 }
 
 // learn keeps the names of fetches, which the names of their runs begin with.
@@ -147,7 +162,7 @@ func (t *tap) strikes(f fault, cmds []redis.Cmder) bool {
 			}
 		}
 		if f == late {
-			t.late = cmds
+			t.late, t.awaited = cmds, t.at
 		}
 		t.fault = none
 		close(t.struck)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -59,7 +60,7 @@ func (p *play) work(number int) *worker {
 	w.attached, err = attach.New(w.client, asynq.Config{
 		Concurrency: slots, Queues: map[string]int{queue: 1}, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: time.Second / 4,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
-	}, attach.Options{Strategy: p.strategy, DisableReports: true})
+	}, attach.Options{Strategy: p.strategy, DisableReports: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -104,8 +105,9 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 	if err := w.note(starts, j.ID); err != nil {
 		return err
 	}
-	w.started <- run{j.ID, w}
-	if hold := w.holds[j.ID]; hold != nil {
+	this := w.next(j.ID)
+	w.started <- began{this, w}
+	if hold := w.holds[this]; hold != nil {
 		select {
 		case <-hold:
 		case <-ctx.Done():
@@ -120,7 +122,7 @@ func (w *worker) handle(ctx context.Context, task *asynq.Task) error {
 	if err := w.note(returns, j.ID); err != nil {
 		return err
 	}
-	if w.ran(j.ID) <= j.Fails {
+	if this.nth <= j.Fails {
 		return errTold
 	}
 	return nil
