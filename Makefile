@@ -20,10 +20,10 @@ HELD ?= 100000
 CUTS ?= 1000
 TRANSFERS ?= 10000
 ORDERS ?=
-RUNS ?= 100
+TRACES ?= 100
 VERSION ?=
 ROWS ?=
-export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD RUNS
+export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD TRACES
 
 .PHONY: help
 help: ## Show this list
@@ -74,7 +74,7 @@ model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 	@scripts/model.sh
 
 .PHONY: traces
-traces: ## Record RUNS (100) runs of real workers, which the model must explain, and runs with faults, which it must not; needs spin
+traces: ## Record TRACES (100) runs of real workers, which the model must explain, and runs with faults, which it must not; needs spin
 	@scripts/traces.sh
 
 .PHONY: simulate

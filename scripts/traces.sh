@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records RUNS (100) runs of real workers, and has the model of locks in asynq's own scripts explain each of them: model/trace.pml. Then it records
+# Records TRACES (100) runs of real workers, and has the model of locks in asynq's own scripts explain each of them: model/trace.pml. Then it records
 # runs with each of twelve faults in the scripts, of which the model must reject one at least. SEED (0) is that of the first run.
 # traces.sh FAULT... tries these faults alone, "-" none of them.
 set -euo pipefail
@@ -109,8 +109,8 @@ reject() {
 only=("$@")
 if ((${#only[@]} == 0)) || [[ ${only[0]} == - ]]; then
   mkdir "$work/runs"
-  say "recording ${RUNS:-100} runs"
-  nice -n 10 go test -count=1 -timeout 20m -run '^TestRunsAreRecorded$' "$package" -runs "${RUNS:-100}" -seed "${SEED:-0}" -into "$work/runs" >"$work/recording" 2>&1 ||
+  say "recording ${TRACES:-100} runs"
+  nice -n 10 go test -count=1 -timeout 20m -run '^TestRunsAreRecorded$' "$package" -runs "${TRACES:-100}" -seed "${SEED:-0}" -into "$work/runs" >"$work/recording" 2>&1 ||
     { cat "$work/recording" >&2 && fail "cannot record the runs"; }
   printf '%-34s %7s %8s  %s\n' run events states verdict
   accepted=0
@@ -125,7 +125,7 @@ if ((${#only[@]} == 0)) || [[ ${only[0]} == - ]]; then
     fi
   done
   printf '%d runs accepted\n' "$accepted"
-  ((accepted == ${RUNS:-100})) || wrong=$((wrong + 1))
+  ((accepted == ${TRACES:-100})) || wrong=$((wrong + 1))
 fi
 
 readonly ack=internal/broker/intake/lua/ack.lua locks=internal/lockwire/lua/locks.lua line=internal/line/lua

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 var (
@@ -23,7 +22,6 @@ var (
 
 // TestRuns records runs, each of another setting, plot and seed.
 func TestRunsAreRecorded(t *testing.T) {
-	redistest.SideBySide(4)
 	n := 0
 	for s := *seed; n < *runs; s++ {
 		setting, plot := settings[int(s)%len(settings)], plots[int(s)/len(settings)%len(plots)]
