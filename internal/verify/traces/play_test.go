@@ -50,7 +50,7 @@ type play struct {
 	strategy middleware.Strategy
 	workers  []*worker
 	warmed   chan struct{}
-	started  chan began               // whose handlers have begun
+	started  chan began            // whose handlers have begun
 	holds    map[run]chan struct{} // until these are closed, these runs work
 
 	mu    sync.Mutex

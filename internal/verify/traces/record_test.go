@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 var (
@@ -20,7 +19,7 @@ var (
 	bad  = flag.Bool("faulty", false, "the scripts have a fault: tasks need not end, and what they do need not be known")
 )
 
-// TestRuns records runs, each of another setting, plot and seed.
+// Each run is of another setting, plot and seed.
 func TestRunsAreRecorded(t *testing.T) {
 	n := 0
 	for s := *seed; n < *runs; s++ {

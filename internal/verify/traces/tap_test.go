@@ -46,7 +46,9 @@ type tap struct {
 	again   chan struct{}   // and what is closed once it was answered
 }
 
-func newTap() *tap { return &tap{dead: make(chan struct{}), struck: make(chan struct{}), fetches: map[string]bool{}, again: make(chan struct{})} }
+func newTap() *tap {
+	return &tap{dead: make(chan struct{}), struck: make(chan struct{}), fetches: map[string]bool{}, again: make(chan struct{})}
+}
 
 // arm has a fault happen to the next call whose signature begins so. If replies are to be lost, it is one that has taken tasks or has ended runs.
 func (t *tap) arm(f fault, at string) {

@@ -137,4 +137,3 @@ func (w *worker) note(k kind, id string) error {
 	}
 	return w.recorder.mark(fmt.Sprintf("%v %d %s", k, w.number, id))
 }
-

@@ -39,7 +39,9 @@ type state struct {
 	keys  []keyState
 }
 
-func (s state) equal(o state) bool { return slices.Equal(s.tasks, o.tasks) && slices.Equal(s.keys, o.keys) }
+func (s state) equal(o state) bool {
+	return slices.Equal(s.tasks, o.tasks) && slices.Equal(s.keys, o.keys)
+}
 
 func (s state) String() string {
 	var parts []string

@@ -12,7 +12,7 @@ type kind int
 const (
 	begins kind = iota // not an event: the state before the first one
 	fetches
-	starts  // a handler marks it, and the next one
+	starts // a handler marks it, and the next one
 	returns
 	ends
 	goesBack

@@ -165,7 +165,7 @@ func ownerIn(in, other state) int {
 	return nobody
 }
 
-// script derives the events of a step. Most steps that change nothing are none.
+// script derives the events of a step that bears no mark. Most steps that change nothing are none.
 func (d *deriver) script(s *step, changed bool) error {
 	worker := d.workerOf(s.from)
 	keys, _ := s.call()
