@@ -62,10 +62,9 @@ func (p *play) faulty(f fault, at string) {
 func (p *play) lateFetch() {
 	w := p.workers[p.random.IntN(2)]
 	p.pause()
+	p.enqueue(p.brief(0)...)
 	w.tap.arm(late, "pending,")
 	redistest.Receive(p.T, w.tap.again, limit) // the recall
-	jobs := p.brief(0)
-	p.enqueue(jobs...)
 	p.mark(markBegin)
 	p.deliver(w)
 }
