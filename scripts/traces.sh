@@ -134,8 +134,8 @@ readonly ack=internal/broker/intake/lua/ack.lua locks=internal/lockwire/lua/lock
   reject ack-keeps-the-lock one-key/plain $ack 'freed[#freed + 1] = lock' 'local kept = lock'
   reject ack-wakes-nobody one-key/held $ack 'local wanted = wakeReleased and a.wakes[i] or 0' 'local wanted = 0'
   reject wake-takes-all one-key/held $line/wake.lua 'if #woken == wanted then' 'if #woken == 100 then'
-  reject ack-ends-any-run one-key/late-ack $ack 'if run ~= ARGV[at + 2] then' 'if not run then'
-  reject ack-frees-any-lock one-key/late-ack $ack 'elseif value == owner then' 'elseif value then'
+  reject ack-ends-any-run in-order/late-ack $ack 'if run ~= ARGV[at + 2] then' 'if not run then'
+  reject ack-frees-any-lock in-order/late-ack $ack 'elseif value == owner then' 'elseif value then'
   reject done-stays-active one-key/plain internal/broker/intake/lua/done.lua "call('LREM', KEYS[1], 0, ARGV[1]) == 0" \
     "(string.sub(ARGV[1], 1, 1) == 't' and 1 or call('LREM', KEYS[1], 0, ARGV[1])) == 0"
   reject held-key-is-granted one-key/held $locks "owner, 'NX', 'PX', ttl)" "owner, 'PX', ttl)"

@@ -21,8 +21,11 @@ var (
 
 // Each run is of another setting, plot and seed.
 func TestRunsAreRecorded(t *testing.T) {
-	n := 0
+	n, most := 0, uint64(*runs*len(settings)*len(plots))
 	for s := *seed; n < *runs; s++ {
+		if s == *seed+most {
+			t.Fatalf("there is no run %q", *only)
+		}
 		setting, plot := settings[int(s)%len(settings)], plots[int(s)/len(settings)%len(plots)]
 		name := setting.name + "/" + plot.name
 		if !strings.HasPrefix(name, *only) && *only != "" {
