@@ -28,6 +28,8 @@
  *              to follow the one that takes it (with SUCCESSOR)   (0)
  *   LATER      1: a repeated ack that ends its run wakes no task
  *              itself; its worker does by another call, or a timer (0)
+ *   APART      1: a successor is given back in one call and its lock is
+ *              released in another, in any order (with SUCCESSOR) (0)
  *   SUCCESSOR  how many refused tasks a worker keeps in memory for
  *              a key that a run of its own holds, to hand the lease
  *              off to one of them when the run returns (with PASS=0)
@@ -98,6 +100,9 @@
 #endif
 #ifndef LATER
 #define LATER 0
+#endif
+#ifndef APART
+#define APART 0
 #endif
 #ifndef SUCCESSOR
 #define SUCCESSOR 0
@@ -1119,6 +1124,7 @@ inline begin() {
 #define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
 #define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || OUTDATED(r) || (!(plain & BIT(r)) && !VALID(r))))
 #define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && (FOUND || !(plain & BIT(r)) && VALID(r)) && EVENT(GIVEBACK))
+#define MAY_FREE_FIRST(r) ((MUST_BACK(r) || MAY_BACK(r)) && base[r] != r && HASLOCK(r))
 #define MAY_RETURN(r)  AT_WORK(r)
 #define UNSENT(r)      (phase[r] == RELEASED || (phase[r] == RETURNED && !(plain & BIT(r))))
 #define MAY_ACK(r)     (UNSENT(r) || (repeats & BIT(r)))
@@ -1628,7 +1634,7 @@ active proctype World() {
 #endif
      skip
   :: if :: RUNOF(MAY_CLEAR) fi;
-     EXPECT(RELEASES, wk[me], tk[me])
+     EXPECT(RELEASES, wk[me], LESSEE(me))
      if
      :: MUTANT == LEASELESS_KEEPS
      :: else -> leaveLock(0)
@@ -1650,6 +1656,12 @@ active proctype World() {
      :: else
      fi;
 #endif
+#if APART
+     if
+     :: base[me] != me && HASLOCK(me) -> phase[me] = LEFTOVER
+     :: leaveLock(0); over(me)
+     fi
+#else
      if
      :: MUTANT == GIVEBACK_KEEPS
 #if MUTANT == GIVEBACK_SILENT
@@ -1658,6 +1670,18 @@ active proctype World() {
      :: else -> leaveLock(0)
      fi;
      over(me)
+#endif
+
+#if APART
+  /* Or its lock is released first. */
+  :: if :: RUNOF(MAY_FREE_FIRST) fi;
+     EXPECT(RELEASES, wk[me], LESSEE(me))
+     if :: MUST_BACK(me) :: else -> spend fi;
+     leaveLock(0);
+     good = good & ~BIT(me);
+     base[me] = 0;
+     token[me] = 0
+#endif
 
   /* The plain path: the handler takes its lock, parks when it is held, and releases it before the ack. */
   :: if :: RUNOF(MAY_CORRECT) fi;

@@ -44,6 +44,9 @@ byte raised[KEYS];            /* how often the fence counter has risen */
 #define NOTE(what)           what;
 #define COMPARE              compare()
 
+/* The task that has taken the lock on which run r relies. Each task of a recorded run has one key. */
+#define LESSEE(r)            ownerTask[NOTED(tk[r]) == 2]
+
 inline ran_once_more(r, x) { times[x]++; nth[r] = times[x] }
 
 inline owned(j, r) { raised[j]++; ownerTask[j] = tk[r]; ownerNth[j] = nth[r] }

@@ -299,8 +299,9 @@ check open-fetches holds - -DPASS=0 -DLEAVE=1 -DFEWER=1 -DPLAIN=1 -DBUDGET=1
 check open-later holds - -DPASS=0 -DLATER=1 -DBUDGET=2
 check open-order holds - -DPASS=0 -DLEAVE=1 -DORDER=1 -DFEWER=1 -DPLAIN=1 -DLATER=1 -DBUDGET=1
 check open-follow holds - -DSUCCESSOR=1 -DPASS=0 -DFOLLOW=1 -DBUDGET=1
+check open-apart holds - -DSUCCESSOR=1 -DPASS=0 -DAPART=1 -DBUDGET=1
 check open-keys-apart holds - -DSUCCESSOR=1 -DPASS=0 -DKEYSET=3 -DFOLLOW=1 -DLATER=1 -DBUDGET=1
-check open-all holds - -DSUCCESSOR=1 -DPASS=0 -DLEAVE=1 -DFEWER=1 -DPLAIN=1 -DLATER=1 -DFOLLOW=1 -DBUDGET=0
+check open-all holds - -DSUCCESSOR=1 -DPASS=0 -DLEAVE=1 -DFEWER=1 -DPLAIN=1 -DLATER=1 -DFOLLOW=1 -DAPART=1 -DBUDGET=0
 check fused-ends ends - -DBUDGET=1
 check fused-no-pass-ends ends - -DPASS=0 -DBUDGET=1
 check fused-order-ends ends - -DORDER=1 -DBUDGET=1

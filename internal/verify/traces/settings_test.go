@@ -18,7 +18,7 @@ type setting struct {
 // In memory, a task that is woken beside the one that takes a key follows that one.
 const (
 	open     = "-DPASS=0 -DLEAVE=1 -DFEWER=1 -DSLOTS=3 -DPLAIN=1 -DLATER=1 "
-	inMemory = open + "-DSUCCESSOR=2 -DBLOCK=8 -DFOLLOW=1 "
+	inMemory = open + "-DSUCCESSOR=2 -DBLOCK=8 -DFOLLOW=1 -DAPART=1 "
 )
 
 var settings = []setting{
