@@ -130,17 +130,25 @@ func (s *Sentinel) failover(ctx context.Context) error {
 	return master.Do(ctx, "CLIENT", "UNPAUSE").Err()
 }
 
-// await returns when every sentinel knows the master, the replica and the other sentinels, and the replica follows.
+// await is agreed, or the end of the test.
 func (s *Sentinel) await(ctx context.Context, tb testing.TB) {
 	tb.Helper()
+	if err := s.agreed(ctx); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// agreed returns when every sentinel knows the master, the replica and the other sentinels, and the replica follows.
+func (s *Sentinel) agreed(ctx context.Context) error {
 	for _, w := range s.watchers {
 		if err := process.Poll(ctx, nil, func() error { return s.agrees(ctx, w) }); err != nil {
-			tb.Fatalf("redistest: sentinel %s does not see the others: %v", w.Addr(), err)
+			return fmt.Errorf("redistest: sentinel %s does not see the others: %w", w.Addr(), err)
 		}
 	}
 	if err := process.Poll(ctx, nil, func() error { return s.Replica().follows(ctx, s.Master()) }); err != nil {
-		tb.Fatalf("redistest: replica %s does not follow its master: %v", s.Replica().Addr(), err)
+		return fmt.Errorf("redistest: replica %s does not follow its master: %w", s.Replica().Addr(), err)
 	}
+	return nil
 }
 
 // agrees succeeds when this sentinel sees what there is.

@@ -158,12 +158,12 @@ func (s *Server) Resume() {
 	}
 }
 
-// run starts the process and returns when it answers. After an error no process is left.
-func (s *Server) run() error {
+// run starts the process, with more arguments if given, and returns when it answers. After an error no process is left.
+func (s *Server) run(more ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	logStart := process.LogSize(s.log())
-	proc, err := process.Start(process.Command{Path: s.bin, Args: s.args(), Dir: s.dir, Log: s.log()})
+	proc, err := process.Start(process.Command{Path: s.bin, Args: append(s.args(), more...), Dir: s.dir, Log: s.log()})
 	if err != nil {
 		return err
 	}
