@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -24,7 +23,7 @@ func (s *system) torment(random *rand.Rand, total time.Duration) (events int) {
 	for _, e := range Plan(random, clients, total, *runEvery) {
 		next = next.Add(e.After)
 		s.settle(next)
-		if s.clocks == "" && e.Fault == Step {
+		if s.clocks == nil && e.Fault == Step {
 			continue
 		}
 		if health.Admit(e, time.Since(began)) {
@@ -119,13 +118,12 @@ func (s *system) act(e Event) {
 	case KillClients:
 		_ = admin.Do(ctx, "CLIENT", "KILL", "TYPE", "normal").Err()
 	case Step:
-		_, port, _ := strings.Cut(server.Addr(), ":")
 		by := e.Lasts * 5
 		if e.Client%2 == 0 {
 			by = -by
 		}
-		s.setClock(port, by)
-		later(func() { s.setClock(port, 0) })
+		s.setClock(server.Addr(), by)
+		later(func() { s.setClock(server.Addr(), 0) })
 	case KillClient:
 		_ = s.clients[e.Client].Process.Kill()
 		_ = s.clients[e.Client].Wait()

@@ -2,11 +2,8 @@ package chaos
 
 import (
 	"bufio"
-	"encoding/binary"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,14 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/testing/redistest"
-	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 // system is the servers, the network and the clients of a run.
 type system struct {
 	*testing.T
 	subject int
-	clocks  string // the folder of the clocks; empty if they cannot step
+	clocks  *Clocks // nil if they cannot step
 	servers []*redistest.Server
 	admin   []*redis.Client
 	ledger  *redistest.Server
@@ -38,40 +34,10 @@ type system struct {
 	undo    []undo
 }
 
-// steppable makes the clocks of the servers that are started from now on steppable, and returns the folder of the clocks. Elsewhere than on
-// Linux it returns "", and no clock steps.
-func steppable(t *testing.T) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		if *runLong {
-			t.Fatal("the page tells of clocks that step, which takes Linux")
-		}
-		return ""
-	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		cc, err = exec.LookPath("gcc")
-	}
-	testserver.Needed(t, "a C compiler", err)
-	dir := t.TempDir()
-	shim := filepath.Join(dir, "step.so")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", shim, filepath.Join("testdata", "step.c")).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	t.Setenv("LD_PRELOAD", shim)
-	t.Setenv("CHAOS_CLOCKS", dir)
-	return dir
-}
-
 func (s *system) start() {
 	s.Helper()
 	for range Servers {
 		server := redistest.Start(s)
-		if s.clocks != "" {
-			_, port, _ := strings.Cut(server.Addr(), ":")
-			s.setClock(port, 0)
-			server.Restart(s) // it finds its clock
-		}
 		s.servers = append(s.servers, server)
 		s.admin = append(s.admin, server.Client(s, func(o *redis.Options) { o.MaxRetries = -1 }))
 	}
@@ -100,16 +66,10 @@ func (s *system) start() {
 	})
 }
 
-func (s *system) setClock(port string, offset time.Duration) {
+// setClock sets the clock of a server apart from the true time.
+func (s *system) setClock(addr string, offset time.Duration) {
 	s.Helper()
-	f, err := os.OpenFile(filepath.Join(s.clocks, port), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(offset)), 0) //nolint:gosec // two's complement is what it reads
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
+	if err := s.clocks.Set(addr, offset); err != nil {
 		s.Fatal(err)
 	}
 }

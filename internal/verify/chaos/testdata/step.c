@@ -1,7 +1,7 @@
 /*
  * Steps the clock of a process, by LD_PRELOAD: each reading of the time of day has an offset added, in nanoseconds, that stands in the
- * file $CHAOS_CLOCKS/PORT, where PORT follows --port in the process's arguments. A process without such a file has the true time. The
- * monotonic clock is left alone.
+ * file $CHAOS_CLOCKS/PORT, where PORT follows --port in the process's arguments. The file is made if there is none. A process without
+ * --port has the true time. The monotonic clock is left alone.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -36,8 +36,12 @@ __attribute__((constructor)) static void attach(void) {
       continue;
     }
     snprintf(name, sizeof name, "%s/%s", dir, next);
-    file = open(name, O_RDONLY);
+    file = open(name, O_RDWR | O_CREAT, 0600);
     if (file < 0) {
+      return;
+    }
+    if (lseek(file, 0, SEEK_END) < (off_t)sizeof *offset && ftruncate(file, sizeof *offset) != 0) {
+      close(file);
       return;
     }
     void *mapped = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, file, 0);
