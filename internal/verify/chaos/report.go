@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 )
@@ -30,10 +29,10 @@ func (r Row) String() string {
 		r.Subject.Name, r.Events, r.Leases, r.Lost, r.Accepted, r.Refused, r.Duplicates, r.Disordered, r.LostUpdates, r.Late, r.AtOnce)
 }
 
-const head = `# Reliability
+const head = `
+## Locks
 
-` + "`make chaos`" + ` writes this page. It breaks real servers, networks and processes at random while clients take locks, and
-judges from outside what the clients have seen and what the resource has kept. Four client processes with four callers each share twelve keys on five
+Four client processes with four callers each share twelve keys on five
 redis-servers. Up to three servers are bad at a time: then nobody gets a lock until a majority votes again. A clock steps only while all else is whole, and
 was while the leases were taken that it may end: locks on several servers bear one clock that is wrong.
 
@@ -52,7 +51,7 @@ believed in them, cannot have followed one another, which [porcupine](https://gi
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 `
 
-// Report writes the page.
+// Report writes its part of the page.
 func Report(file string, rows []Row, took time.Duration) error {
 	var kinds []string
 	seen := map[Fault]bool{}
@@ -69,5 +68,5 @@ func Report(file string, rows []Row, took time.Duration) error {
 			r.Refused, r.Duplicates, r.Disordered, r.LostUpdates, r.Late, r.AtOnce)
 	}
 	fmt.Fprintf(&b, "\nThe first row took %v, each control a sixth of that.\n", took)
-	return os.WriteFile(file, []byte(b.String()), 0o644) //nolint:gosec // a page
+	return WritePart(file, "locks", b.String())
 }
