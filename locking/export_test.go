@@ -1,6 +1,10 @@
 package locking
 
-import "time"
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // WithBlock returns the options of an attempt that reserves n consecutive tokens, as a Gate asks for.
 func (o Options) WithBlock(n int) Options {
@@ -20,3 +24,6 @@ func (g *Gate) Waiting(key string) int {
 
 // AwaitReleases waits until the nodes have answered all releases, for d at most.
 func (r *Redlock) AwaitReleases(d time.Duration) { r.open.wait(d) }
+
+// AddHook adds a hook to the client of the first node.
+func (r *Redlock) AddHook(hook redis.Hook) { r.nodes[0].client.AddHook(hook) }

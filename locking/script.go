@@ -110,7 +110,7 @@ func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, valu
 		for _, r := range list {
 			top, ok := r.(int64)
 			switch {
-			case !ok:
+			case !ok || top <= 0:
 				return nil, nil, "", badReply(reply)
 			case top >= tokenLimit:
 				return nil, nil, "", errTokens
