@@ -26,7 +26,6 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		}
 	}
 	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
-		c.MayWait = false
 		d = Requeue{}.Decide(c) // the strategy is a user's that would fill the slots, or spin
 		if r.Queue == nil {
 			d = Decision{Outcome: Retry}

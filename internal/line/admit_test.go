@@ -49,6 +49,12 @@ func (r *rig) fetchNext(id, order string) string {
 // fetch fetches tasks of some queues in one call.
 func (r *rig) fetch(queues map[string]int, most int, order string) *intake.Intake {
 	r.Helper()
+	return r.fetchParking(queues, most, order, r.Engine.ParkingAtFetch())
+}
+
+// fetchParking does so with a parking of the test's.
+func (r *rig) fetchParking(queues map[string]int, most int, order string, parking *intake.Parking) *intake.Intake {
+	r.Helper()
 	single, err := locking.NewSingle(r.Client, locking.SingleOptions{})
 	if err != nil {
 		r.Fatal(err)
@@ -57,7 +63,7 @@ func (r *rig) fetch(queues map[string]int, most int, order string) *intake.Intak
 	var types colocated.Types
 	types.Learn("test", time.Minute, colocated.Wait{After: wake, Most: wake, Order: order})
 	in := intake.New(r.Client, intake.Options{
-		Queues: queues, Slots: most, Locks: locks.Colocated(single), Types: &types, Parking: r.Engine.ParkingAtFetch(),
+		Queues: queues, Slots: most, Locks: locks.Colocated(single), Types: &types, Parking: parking,
 	})
 	if _, err := in.Fetch(r.Context(), r.name); err != nil {
 		r.Fatal(err)
@@ -142,7 +148,20 @@ func TestAFetchParksEachTaskInItsQueue(t *testing.T) {
 			}
 		}
 	}
-	r.fetch(queues, 4, "strict")
+	parking := r.Engine.ParkingAtFetch()
+	var holders []string
+	tell := parking.Parked
+	parking.Parked = func(all []intake.Parked) {
+		for _, p := range all {
+			held, _ := errors.AsType[*locking.HeldError](p.Held)
+			holders = append(holders, held.Holder.Label)
+		}
+		tell(all)
+	}
+	r.fetchParking(queues, 4, "strict", parking)
+	if label := "the first task of the sequence, " + r.task("head").String() + " (active)"; len(holders) == 0 || slices.ContainsFunc(holders, func(h string) bool { return h != label }) {
+		t.Errorf("they stand behind %q, want %q", holders, label)
+	}
 	for queue := range queues {
 		for _, id := range []string{"a", "b"} {
 			task := line.Task{Queue: queue, ID: id}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -83,4 +84,25 @@ func TestBlocksOfConcurrentCallersAreDisjoint(t *testing.T) {
 			t.Fatalf("blocks up to %d and %d overlap", all[i-1], all[i])
 		}
 	}
+}
+
+func TestConcurrentCallersHideNoCounter(t *testing.T) {
+	t.Parallel()
+	const callers, each = 4, 500_000
+	var c quorum.Clock
+	var next atomic.Int64 // the callers stay close together, so they meet in See
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for range each {
+				counter := next.Add(1)
+				c.See(counter, math.MaxInt64)
+				if last := c.Last(); last < counter {
+					t.Errorf("counter %d was seen, and the last is %d", counter, last)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -119,6 +119,42 @@ func TestRenewalTellsOfGrantWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
+func TestALostNodeNoLongerCounts(t *testing.T) {
+	t.Parallel()
+	a := grants(5, 6, 9, 0, 0)
+	a.Renewed(2, nil, false)
+	if !a.Elsewhere(2) || a.Counters(2) != nil {
+		t.Errorf("elsewhere %v, counters %v", a.Elsewhere(2), a.Counters(2))
+	}
+	a.Renewed(2, []int64{9}, true) // an older renewal, whose answer comes late
+	if !a.Elsewhere(2) || a.Counters(2) != nil {
+		t.Errorf("after a late answer: elsewhere %v, counters %v", a.Elsewhere(2), a.Counters(2))
+	}
+	if step := a.Commit(); step.Tokens[0] != 6 || !slices.Equal(step.Renew, []int{0}) {
+		t.Errorf("%+v", step)
+	}
+}
+
+func TestALaterGrantRenewsAgain(t *testing.T) {
+	t.Parallel()
+	a := grants(5, 6, 0, 0, 0)
+	a.Renewing(0)
+	a.Renewed(0, []int64{6}, true)
+	a.Granted(3, []int64{9})
+	if step := a.Commit(); step.Tokens[0] != 9 || !slices.Equal(step.Renew, []int{0, 1}) {
+		t.Errorf("%+v", step)
+	}
+}
+
+func TestARenewalIsAGrantOfASilentNode(t *testing.T) {
+	t.Parallel()
+	a := grants(5, 6, 0)
+	a.Renewed(2, []int64{6}, true)
+	if step := a.Commit(); !step.Done || step.Tokens[0] != 6 {
+		t.Errorf("%+v", step)
+	}
+}
+
 // server is a node of the model: what it holds for this owner, and all that it has held.
 type server struct {
 	counter int64

@@ -43,7 +43,7 @@ func (p *Poll) Outcome() Outcome {
 		return Done
 	case p.no > p.nodes-quorum:
 		return Lost
-	case p.yes+silent >= quorum, p.no+silent > p.nodes-quorum && silent > 0:
+	case p.yes+silent >= quorum, p.no+silent > p.nodes-quorum:
 		return Open
 	default:
 		return Unknown

@@ -54,9 +54,6 @@ func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, err
 
 // tryDial returns the breaker that refuses a dial, or nil if the dial may be made.
 func (n *Node) tryDial() *breaker {
-	if n.breaker.Load() == nil {
-		return nil
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.breaker.Load()

@@ -100,6 +100,38 @@ func TestPausesStartAnewAfterSuccess(t *testing.T) {
 	})
 }
 
+func TestPausesStartAnewAfterAVerdict(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeServer{err: errDown}
+		n, dial := server.guarded(t, restartguard.Connect)
+		for range 8 {
+			time.Sleep(time.Until(refusedFor(t, dial(t.Context()), restartguard.Unreachable).Until))
+		}
+		young := refusedFor(t, n.Reject(facts(time.Now(), 0)), restartguard.Young)
+		time.Sleep(time.Until(young.Until))
+		refusal := refusedFor(t, dial(t.Context()), restartguard.Unreachable)
+		if pause := time.Until(refusal.Until); pause > 50*time.Millisecond {
+			t.Errorf("the pause after a refusal by its facts is %v, want the first one", pause)
+		}
+	})
+}
+
+func TestPausesOfNodesDiffer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pauses := map[time.Duration]bool{}
+		for range 20 {
+			server := fakeServer{err: errDown}
+			_, dial := server.guarded(t, restartguard.Connect)
+			pauses[time.Until(refusedFor(t, dial(t.Context()), restartguard.Unreachable).Until)] = true
+		}
+		if len(pauses) == 1 {
+			t.Error("20 nodes that fail at once are asked again at once")
+		}
+	})
+}
+
 func TestManyFailuresAtOnceAreOnePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +172,9 @@ func TestOneProbeAtATime(t *testing.T) {
 		if server.dials != 2 {
 			t.Errorf("%d dials, want 2", server.dials)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second - 1)
+		refusedFor(t, dial(t.Context()), restartguard.Unreachable)
+		time.Sleep(time.Nanosecond)
 		if err := errors.Join(n.Blocked(), dial(t.Context())); err != nil {
 			t.Errorf("a second after a probe that was not judged: %v", err)
 		}
@@ -191,6 +225,11 @@ func TestRefusedConnectionIsDead(t *testing.T) {
 	if err := errors.Join(conn.SetDeadline(time.Now()), conn.SetReadDeadline(time.Now()),
 		conn.SetWriteDeadline(time.Now())); err != nil {
 		t.Error(err)
+	}
+	for name, use := range map[string]func([]byte) (int, error){"Read": conn.Read, "Write": conn.Write} {
+		if n, err := use(make([]byte, 1)); n != 0 || !errors.Is(err, restartguard.ErrRefused) {
+			t.Errorf("%s: %d bytes, %v; want none and a refusal", name, n, err)
+		}
 	}
 	if _, err := conn.(syscall.Conn).SyscallConn(); !errors.Is(err, restartguard.ErrRefused) {
 		t.Errorf("SyscallConn: %v, want a refusal", err)

@@ -1,6 +1,8 @@
 package restartguard_test
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,42 @@ func TestParseFacts(t *testing.T) {
 	}
 	if err != nil || f != want {
 		t.Errorf("facts %+v, error %v; want %+v", f, err, want)
+	}
+}
+
+func TestParseFactsTakesTheExtremes(t *testing.T) {
+	t.Parallel()
+	for _, seconds := range []int64{-9223372036, 0, 9223372036} {
+		f, err := restartguard.ParseFacts(strings.Replace(serverInfo, ":123", fmt.Sprint(":", seconds), 1), replicationInfo,
+			strings.Replace(memoryInfo, "maxmemory:0", "maxmemory:9223372036854775807", 1))
+		if err != nil || f.Uptime != time.Duration(seconds)*time.Second || f.MaxMemory != math.MaxInt64 {
+			t.Errorf("%d s: facts %+v, error %v", seconds, f, err)
+		}
+	}
+}
+
+func TestParseFactsLooksAtWantedFieldsOnly(t *testing.T) {
+	t.Parallel()
+	server := serverInfo + "os:a\r\nos:b\r\nos:c"
+	if f, err := restartguard.ParseFacts(server, replicationInfo, memoryInfo); err != nil || f.RunID != idA {
+		t.Errorf("facts %+v, error %v", f, err)
+	}
+}
+
+func TestParseFactsTellsOneFaultOnce(t *testing.T) {
+	t.Parallel()
+	for memory, want := range map[string]string{
+		"":                  "INFO does not tell maxmemory",
+		"maxmemory:abc\r\n": `INFO says maxmemory:"abc", which is not a number that it can be`,
+		"maxmemory:-1\r\n":  `INFO says maxmemory:"-1", which is not a number that it can be`,
+	} {
+		if _, err := restartguard.ParseFacts(serverInfo, replicationInfo, memory); err == nil || err.Error() != want {
+			t.Errorf("%q: error %v, want %s", memory, err, want)
+		}
+	}
+	// Half a reply without an identity is not one of a server that has none.
+	if _, err := restartguard.ParseFacts("uptime_in_seconds:12", "", ""); err == nil {
+		t.Error("a reply that is cut off has no error")
 	}
 }
 

@@ -35,6 +35,19 @@ func TestOptionsTellEveryFault(t *testing.T) {
 	}
 }
 
+func TestTheDefaultSkewIsAQuarterOfMaxTTL(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0)
+	ahead := func(d time.Duration) restartguard.Facts {
+		return facts(now, ttl, func(f *restartguard.Facts) { f.Clock = f.Asked.Add(d) })
+	}
+	if err := n.Reject(ahead(ttl / 4)); err != nil {
+		t.Error(err)
+	}
+	refusedFor(t, n.Reject(ahead(ttl/4+1)), restartguard.Skewed)
+}
+
 func TestYoungServerVotesAfterMaxTTL(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -189,7 +202,11 @@ func TestHangingServerIsUnreachable(t *testing.T) {
 				s.Pause() // between the handshake and the questions
 				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 				defer cancel()
-				return o.OnConnect(ctx, cn)
+				err := o.OnConnect(ctx, cn)
+				if err == nil {
+					t.Error("a server that has not answered is accepted")
+				}
+				return err
 			}
 		})
 		err := c.Ping(t.Context()).Err()
@@ -218,7 +235,11 @@ func TestACancelledHandshakeRefusesNoOther(t *testing.T) {
 			defer cancel()
 			given, giveUp := context.WithCancel(ctx)
 			giveUp()
-			return o.OnConnect(given, cn)
+			err := o.OnConnect(given, cn)
+			if err == nil {
+				t.Error("a server that has not answered is accepted")
+			}
+			return err
 		}
 	})
 	err := c.Ping(t.Context()).Err()
@@ -267,8 +288,8 @@ func TestDefaultDialer(t *testing.T) {
 	accepted(t, n, s.Client(t, func(o *redis.Options) {
 		o.MaxRetries = -1
 		n.Protect(o)
-		if o.DialTimeout <= 0 {
-			t.Error("no time limit for a dial")
+		if o.DialTimeout != 5*time.Second {
+			t.Errorf("the time limit for a dial is %v, want that of go-redis", o.DialTimeout)
 		}
 	}))
 }

@@ -114,6 +114,12 @@ func TestParseReply(t *testing.T) {
 		!f.Asked.Equal(now.Add(time.Second)) {
 		t.Errorf("facts %+v, another server %t, error %v", f, other, err)
 	}
+	for micros, want := range map[string]time.Duration{"0": 0, "999999": 999_999 * time.Microsecond} {
+		f, _, err := restartguard.ParseReply(append(whole[:5:5], micros), now, now)
+		if err != nil || !f.Clock.Equal(time.Unix(1700000000, int64(want))) {
+			t.Errorf("%s microseconds: clock %v, error %v", micros, f.Clock, err)
+		}
+	}
 	for _, reply := range []any{nil, int64(1), "OK", []any{}, []any{int64(1), "other server"}} {
 		if _, other, err := restartguard.ParseReply(reply, now, now); other || err != nil {
 			t.Errorf("reply %v: another server %t, error %v; want the script's own", reply, other, err)
@@ -126,7 +132,7 @@ func TestParseReply(t *testing.T) {
 	}
 	for name, reply := range map[string][]any{
 		"too short": whole[:5], "too long": append(with(0, "other server"), int64(1)), "not text": with(3, int64(3)),
-		"seconds": with(4, "soon"), "microseconds": with(5, "1000000"), "no micros": with(5, "x"),
+		"seconds": with(4, "soon"), "microseconds": with(5, "1000000"), "before 0": with(5, "-1"), "no micros": with(5, "x"),
 		"INFO": with(1, strings.Replace(serverInfo, ":123", ":x", 1)),
 	} {
 		if f, other, err := restartguard.ParseReply(reply, now, now); err == nil || !other || f != (restartguard.Facts{}) {

@@ -2,12 +2,14 @@ package restartguard_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -38,6 +40,11 @@ func TestOnlyTheFirstClientOfAServerWaits(t *testing.T) {
 	refusedFor(t, protected(t, s, node(), nil).Ping(t.Context()).Err(), restartguard.Young)
 }
 
+// mostMark returns the mark of the longest watch, and so many milliseconds more.
+func mostMark(more int64) string {
+	return fmt.Sprint(idA, " ", idB, " ", leasing.Most.Milliseconds()+more)
+}
+
 func TestAMarkSurvivesNoRestartAndNoPromotion(t *testing.T) {
 	t.Parallel()
 	f := restartguard.Facts{RunID: idA, ReplID: idB}
@@ -45,6 +52,10 @@ func TestAMarkSurvivesNoRestartAndNoPromotion(t *testing.T) {
 		"":                              0,
 		"garbage":                       0,
 		idA + " " + idB + " 55000":      55 * time.Second,
+		idA + " " + idB + " 1":          time.Millisecond,
+		idA + " " + idB + " 0":          0,
+		mostMark(-1):                    leasing.Most - time.Millisecond,
+		mostMark(0):                     0,
 		idC + " " + idB + " 55000":      0,
 		idA + " " + idC + " 55000":      0,
 		idA + " " + idB:                 0,
@@ -55,6 +66,11 @@ func TestAMarkSurvivesNoRestartAndNoPromotion(t *testing.T) {
 	} {
 		if got := f.Marked(mark).Watched; got != want {
 			t.Errorf("%q: watched for %v, want %v", mark, got, want)
+		}
+		before := f
+		before.Watched = time.Hour // what an earlier mark said
+		if got := before.Marked(mark).Watched; got != want {
+			t.Errorf("%q: watched for %v after an earlier mark, want %v", mark, got, want)
 		}
 	}
 	if nobody := (restartguard.Facts{}); nobody.Marked("  55000").Watched != 0 {

@@ -1,6 +1,7 @@
 package restartguard_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -161,5 +162,37 @@ func TestVetKeepsItsWord(t *testing.T) {
 		if refusal != nil && !refusal.Until.Equal(start.Add(ttl)) {
 			t.Fatalf("after %v: until %v, want %v", at, refusal.Until.Sub(start), ttl)
 		}
+	}
+}
+
+func TestARefusalSaysWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	limits := restartguard.Limits{MaxTTL: ttl, MaxSkew: time.Second}
+	vet := func(k restartguard.Known, mod func(*restartguard.Facts)) *restartguard.RefusedError {
+		_, refusal := restartguard.Vet(facts(now, ttl, mod), limits, k, nil, now)
+		return refusal
+	}
+	slow := func(ahead time.Duration) func(*restartguard.Facts) {
+		return func(f *restartguard.Facts) {
+			f.RoundTrip = 2_002_600 * time.Nanosecond
+			f.Clock = f.Asked.Add(ahead)
+		}
+	}
+	most := time.Second - 1_001_300*time.Nanosecond // with half of the round trip
+	if refusal := vet(restartguard.Known{}, slow(most)); refusal != nil {
+		t.Error(refusal)
+	}
+	skewed := refusedFor(t, vet(restartguard.Known{}, slow(most+1)), restartguard.Skewed)
+	if want := "it is 999ms ahead, give or take 1.001ms, and 1s is allowed"; skewed.Cause != want {
+		t.Errorf("%q, want %q", skewed.Cause, want)
+	}
+	known := restartguard.Known{RunID: idA, Seen: now, Born: now.Add(-ttl), ReplID: idB, ReplSince: now.Add(-1_300 * time.Microsecond)}
+	promoted := refusedFor(t, vet(known, func(f *restartguard.Facts) { f.ReplID2 = idC }), restartguard.Promoted)
+	if want := "is known for 1ms of " + ttl.String(); !strings.HasSuffix(promoted.Cause, want) {
+		t.Errorf("%q, want it to end with %q", promoted.Cause, want)
+	}
+	if causes := promoted.Unwrap(); len(causes) != 0 {
+		t.Errorf("a refusal without an error has %v", causes)
 	}
 }

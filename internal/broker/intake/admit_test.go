@@ -216,3 +216,20 @@ func TestATaskThatWaitsForItsLockGoesBack(t *testing.T) {
 		})
 	}
 }
+
+// What is recorded of a task counts: its keys are not looked for once more.
+func TestRecordedKeysAreNotLookedFor(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	f := newFinder(t, 2, 2, func(id string) string {
+		if id == "default0" {
+			asked.Add(1)
+		}
+		return id
+	})
+	f.admin.HSet(t.Context(), "asynq:{default}:t:default0", "railtoken:keys", "recorded")
+	tasks := f.all(t, 2)
+	if got := tasks["default0"]; got.Taken == nil || got.Recorded != "recorded" || asked.Load() != 0 {
+		t.Errorf("it comes with %+v for %q, and was looked at %d times", got.Taken, got.Recorded, asked.Load())
+	}
+}

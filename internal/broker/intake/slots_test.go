@@ -251,3 +251,40 @@ func TestAFetchWithoutASlotHearsOfTheNextOne(t *testing.T) {
 		t.Errorf("at last %d, starves %v", n, s.starves())
 	}
 }
+
+// A task whose keys are found needs one call more: while runs are brief, tasks are taken for more slots than are free.
+func TestTasksAreTakenAheadWhileKeysAreFound(t *testing.T) {
+	t.Parallel()
+	s := newSlots(4)
+	s.brief = true
+	if _, n := s.ask(0, 1); n != 4 {
+		t.Errorf("%d are asked for without keys to find, want 4", n)
+	}
+	s = newSlots(4)
+	s.brief = true
+	s.wait(numbered(1), time.Now())
+	if found, n := s.ask(0, 1); len(found) != 1 || n != 7 {
+		t.Errorf("%d get a slot and %d are asked for, want 1 and 7", len(found), n)
+	}
+}
+
+func TestOnlyAnAnswerEndsThePauseOfAStarvedFetch(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1)
+	s.ask(0, 0)
+	if _, n := s.ask(0, 0); n != 0 || !s.starves() {
+		t.Fatalf("%d are asked for, starved %v", n, s.starves())
+	}
+	s.answered(0, nil, time.Time{})
+	select {
+	case <-s.arrived:
+		t.Error("what answers for no slot ends the pause")
+	default:
+	}
+	s.answered(1, nil, time.Time{})
+	select {
+	case <-s.arrived:
+	default:
+		t.Error("a slot that is free again does not end the pause")
+	}
+}
