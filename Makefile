@@ -10,6 +10,7 @@ BENCH ?= .
 BENCHTIME ?= 1s
 ACQUISITIONS ?= 1000000
 SEED ?= 1
+SAMPLE ?= 120
 TASKS ?= 100000
 KEYS ?= 1000
 KILLS ?= 60s
@@ -111,6 +112,10 @@ ledger: ## Move money TRANSFERS (10000) times in each of five modes on three dat
 .PHONY: chaos
 chaos: ## Break servers, networks and processes under locks (FOR=10m) and under TASKS (200000), judge them, write docs/reliability.md; half an hour
 	@TASKS=$(if $(filter file,$(origin TASKS)),200000,$(TASKS)) scripts/chaos.sh
+
+.PHONY: mutate
+mutate: ## Change one small thing at a time, SAMPLE (120) of each target, list what no test notices in docs/mutation.md; PKG="quorum line" chooses
+	@PKG="$(PKG)" SAMPLE="$(SAMPLE)" scripts/mutate.sh
 
 .PHONY: overload
 overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
