@@ -143,3 +143,20 @@ func TestNoTaskSupersedesInOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestAPauseIsAroundItsDelay(t *testing.T) {
+	t.Parallel()
+	for delay, around := range map[time.Duration]time.Duration{0: 10 * time.Millisecond, -1: 10 * time.Millisecond, time.Second: time.Second} {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			got := jittered(delay)
+			seen[got] = true
+			if got < around/2 || got >= around*3/2 {
+				t.Fatalf("%v for a delay of %v", got, delay)
+			}
+		}
+		if len(seen) == 1 {
+			t.Errorf("all pauses for a delay of %v are the same", delay)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -22,6 +23,12 @@ func TestAStrategyAcceptsWhatItKnows(t *testing.T) {
 		"the last order":     {middleware.Requeue{Order: middleware.StrictFIFO}, true},
 		"no order before":    {middleware.Requeue{Order: middleware.BestEffort - 1}, false},
 		"no order behind":    {middleware.Requeue{Order: middleware.StrictFIFO + 1}, false},
+		"the least delay":    {middleware.Requeue{Delay: leasing.LeastDuration}, true},
+		"less than that":     {middleware.Requeue{Delay: leasing.LeastDuration - 1}, false},
+		"the least grace":    {middleware.Supersede{Grace: leasing.LeastDuration}, true},
+		"less grace":         {middleware.Supersede{Grace: leasing.LeastDuration - 1}, false},
+		"the least wait":     {middleware.Wait{Max: leasing.LeastDuration}, true},
+		"less of a wait":     {middleware.Wait{Margin: leasing.LeastDuration - 1}, false},
 		"a queue":            {middleware.Requeue{Queue: "slow"}, true},
 		"a blank queue":      {middleware.Requeue{Queue: " "}, false},
 		"no attempt":         {middleware.Wait{Attempts: -1}, false},

@@ -134,3 +134,42 @@ func TestARunWithoutItsLocksDoesNotBegin(t *testing.T) {
 		t.Error("without its locks it begins")
 	}
 }
+
+func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil)}
+	r.own.end, r.superseding = end, &r.own
+	r.Supersede(holdings.Supersession{Group: "another"}, lease)
+	if ctx.Err() != nil || len(r.own.graces) != 0 {
+		t.Errorf("a task of another group: %v, %d graces", context.Cause(ctx), len(r.own.graces))
+	}
+	began := time.Now()
+	r.Supersede(holdings.Supersession{Group: "test", Queue: "default", ID: "next"}, lease)
+	cause, ok := errors.AsType[*CancelledError](context.Cause(ctx))
+	if !ok || cause.Next.ID != "next" {
+		t.Errorf("the handler is told %v", context.Cause(ctx))
+	}
+	g, ok := r.own.graces[lease]
+	if !ok || g.at.Before(began.Add(10*time.Second)) || g.at.After(time.Now().Add(10*time.Second)) {
+		t.Errorf("its grace ends %v after it was told, want 10 s", g.at.Sub(began))
+	}
+	r.own.itemReturned(lease)
+	if g.timer != nil && g.timer.Stop() {
+		t.Error("the grace of a handler that has returned goes on")
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

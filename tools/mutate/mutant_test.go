@@ -34,3 +34,15 @@ func TestASampleHasItsShareOfEachKind(t *testing.T) {
 		t.Errorf("%d of all", len(got))
 	}
 }
+
+func TestKillsByTimeCountOnceTheyAreConfirmed(t *testing.T) {
+	t.Parallel()
+	for confirmed, want := range map[bool]string{
+		true:  "| x | 20 | 10 | 8 | 4 | 0 | 2 | 80.0 % |",
+		false: "| x | 20 | 10 | 8 | 4 | 0 | 2 | ≥ 40.0 % |",
+	} {
+		if got := (summary{Target: "x", Mutants: 20, Tried: 10, Killed: 8, TimedOut: 4, Confirmed: confirmed}).row(); got != want {
+			t.Errorf("confirmed %t: %s", confirmed, got)
+		}
+	}
+}

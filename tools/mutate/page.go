@@ -17,7 +17,8 @@ chooses.
 
 const pageWords = `
 A mutant is *equivalent* if nothing that a caller can see depends on the change; it counts neither as killed nor as alive. One that is
-killed *by time* has kept the tests from ending. Tests that ` + "`-short`" + ` leaves out are not run.
+killed *by time* has kept the tests from ending; where it was not confirmed that they end without it, it does not count in the last
+column (*≥*). Tests that ` + "`-short`" + ` leaves out are not run.
 `
 
 // page returns the page of all summaries.

@@ -53,6 +53,7 @@ type summary struct {
 	Seed       uint64     `json:"seed"`
 	Killed     int        `json:"killed"` // with those that timed out
 	TimedOut   int        `json:"timedOut"`
+	Confirmed  bool       `json:"confirmed"` // the same tests ended in time without the mutant
 	Equivalent int        `json:"equivalent"`
 	Survivors  []survivor `json:"survivors"`
 }
@@ -65,7 +66,7 @@ type survivor struct {
 
 // summarize counts the results of a trial.
 func summarize(name string, all int, seed uint64, results []result, known []accepted) summary {
-	s := summary{Target: name, Mutants: all, Tried: len(results), Seed: seed}
+	s := summary{Target: name, Mutants: all, Tried: len(results), Seed: seed, Confirmed: true}
 	for _, r := range results {
 		switch r.outcome {
 		case timedOut:
@@ -103,18 +104,27 @@ func (s summary) explained(known []accepted) summary {
 	return s
 }
 
-// share returns the share of killed mutants, of those that are not equivalent, in percent.
+// share returns the share of killed mutants, of those that are not equivalent, in percent. Kills by time that were not confirmed do not
+// count: the machine may have been busy.
 func (s summary) share() float64 {
+	killed := s.Killed
+	if !s.Confirmed {
+		killed -= s.TimedOut
+	}
 	if s.Tried == s.Equivalent {
 		return 100
 	}
-	return 100 * float64(s.Killed) / float64(s.Tried-s.Equivalent)
+	return 100 * float64(killed) / float64(s.Tried-s.Equivalent)
 }
 
 // row returns the line of the table.
 func (s summary) row() string {
-	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %.1f %% |",
-		s.Target, s.Mutants, s.Tried, s.Killed, s.TimedOut, s.Equivalent, s.Tried-s.Killed-s.Equivalent, s.share())
+	least := ""
+	if !s.Confirmed && s.TimedOut > 0 {
+		least = "≥ "
+	}
+	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %s%.1f %% |",
+		s.Target, s.Mutants, s.Tried, s.Killed, s.TimedOut, s.Equivalent, s.Tried-s.Killed-s.Equivalent, least, s.share())
 }
 
 // record adds a summary to the results, in the place of an earlier one, and writes the page.

@@ -94,12 +94,25 @@ func (s *suite) try(ctx context.Context, id int, env []string) outcome {
 				tests[i].killed++
 			}
 		}
+		if result == timedOut {
+			result = s.confirm(ctx, tests[:n], env)
+		}
 		if result != alive {
 			return result
 		}
 		tests = tests[n:]
 	}
 	return alive
+}
+
+// confirm tries tests again that have not ended in time, with four times what they take now without a mutant: the machine may be busy.
+func (s *suite) confirm(ctx context.Context, tests []*test, env []string) outcome {
+	began := time.Now()
+	if usual, _ := s.run(ctx, tests, 3*time.Minute, nil); usual != alive {
+		return alive // these tests say nothing for now
+	}
+	result, _ := s.run(ctx, tests, limit(0)+4*time.Since(began), env)
+	return result
 }
 
 // limit returns how long tests may take that usually take a while: the machine may be busy.
