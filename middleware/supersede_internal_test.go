@@ -79,7 +79,7 @@ func TestTheGraceEndsWithTheHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, end := context.WithCancelCause(t.Context())
-		r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil)}
+		r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
 		r.own.end, r.superseding = end, &r.own
 		s := holdings.Supersession{Group: "test", Grace: time.Hour}
 		r.Supersede(s, lease)
@@ -149,7 +149,7 @@ func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancelCause(t.Context())
-	r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil)}
+	r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
 	r.own.end, r.superseding = end, &r.own
 	r.Supersede(holdings.Supersession{Group: "another"}, lease)
 	if ctx.Err() != nil || len(r.own.graces) != 0 {
@@ -171,5 +171,28 @@ func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// The release of a key that the task has not used fails, so that somebody may wait for it. Without a queue no task does.
+func TestARunWithoutAQueueWakesNobody(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.SetError("ERR it fails")
+	r := &run{lock: &lock{Options: Options{Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
+	r.giveUp(t.Context(), lease)
+	if !lease.ShouldNotify() {
+		t.Error("nobody may wait for the key")
 	}
 }

@@ -47,7 +47,7 @@ func (r *run) observeWoken(ctx context.Context, key string, tasks []line.Task) {
 
 // wakeAll wakes the next task of each of several keys, and retries keys for which that fails.
 func (r *run) wakeAll(ctx context.Context, wakes []line.KeyWake) {
-	if len(wakes) == 0 {
+	if len(wakes) == 0 || r.Queue == nil {
 		return
 	}
 	_, _ = retry(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {

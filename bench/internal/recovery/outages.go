@@ -46,17 +46,18 @@ type site struct {
 	end    func()
 }
 
-func outages(ctx context.Context, env *measure.Env, faults []outage, of []contestant) error {
+// outages measures when the contestants work at this share of their rates again.
+func outages(ctx context.Context, env *measure.Env, faults []outage, of []contestant, share float64) error {
 	return env.Measure(ctx, measure.Contest{
 		Group: Group, Name: "recovery", Rows: names(of), Title: fmt.Sprintf(
 			"seconds from an outage of Redis to the first task and to %.0f %% of the rate before, on %d slots with tasks x %v; "+
 				"Redis is killed and started on its append-only file, its network is gone for %v, or its master is killed and two of three "+
-				"sentinels that wait for %v replace it", 100*normal, slots, work, cutFor, server.DownAfter),
+				"sentinels that wait for %v replace it", 100*share, slots, work, cutFor, server.DownAfter),
 		Measure: func(ctx context.Context, t *results.Table) error {
 			return env.Each(ctx, len(faults)*len(of), func(round, i int) error {
 				fault, c := faults[i/len(of)], of[i%len(of)]
 				env.Report("recovery, round %d: %s, %s", round+1, fault.name, c.name)
-				if err := fault.measure(ctx, env, t, c); err != nil {
+				if err := fault.measure(ctx, env, t, c, share); err != nil {
 					return fmt.Errorf("%s, %s: %w", fault.name, c.name, err)
 				}
 				return nil
@@ -66,7 +67,7 @@ func outages(ctx context.Context, env *measure.Env, faults []outage, of []contes
 }
 
 // measure lets a contestant work, and the service fail once.
-func (f outage) measure(ctx context.Context, env *measure.Env, t *results.Table, c contestant) (err error) {
+func (f outage) measure(ctx context.Context, env *measure.Env, t *results.Table, c contestant, share float64) (err error) {
 	s, err := f.open(ctx, env.Dir)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (f outage) measure(ctx context.Context, env *measure.Env, t *results.Table,
 	var got comeback
 	unfinished := within(ctx, func() error {
 		var ok bool
-		if got, ok = judge(starts.seen(), before, fault, back); !ok {
+		if got, ok = judge(starts.seen(), share, before, fault, back); !ok {
 			return errors.New("the rate is not normal")
 		}
 		return nil

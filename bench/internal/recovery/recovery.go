@@ -14,5 +14,5 @@ const Group = "faults"
 
 // Measure measures all faults.
 func Measure(ctx context.Context, env *measure.Env) error {
-	return errors.Join(outages(ctx, env, all, contestants), deaths(ctx, env))
+	return errors.Join(outages(ctx, env, all, contestants, normal), deaths(ctx, env))
 }

@@ -36,16 +36,16 @@ func (l *timeline) seen() []time.Time {
 // comeback is when tasks have run again: the first one, and as many as before.
 type comeback struct{ first, normal time.Time }
 
-// judge returns when tasks have run again after a fault, and false until they have. before is how long the tasks ran before it.
+// judge returns when tasks have run again after a fault, at this share of the rate before, and false until they have. before is how long the tasks ran before it.
 // Only tasks that start once the service is back count: others were in memory.
-func judge(starts []time.Time, before time.Duration, fault, back time.Time) (c comeback, ok bool) {
+func judge(starts []time.Time, share float64, before time.Duration, fault, back time.Time) (c comeback, ok bool) {
 	earlier := 0
 	for _, at := range starts {
 		if !at.Before(fault.Add(-before)) && at.Before(fault) {
 			earlier++
 		}
 	}
-	want := normal * float64(earlier) * window.Seconds() / before.Seconds()
+	want := share * float64(earlier) * window.Seconds() / before.Seconds()
 	later := starts[since(starts, back):]
 	for i, at := range later {
 		n := since(later[i:], at.Add(window))

@@ -36,7 +36,7 @@ func TestTheRateIsNormalOnceAWholeWindowIsFullEnough(t *testing.T) {
 		"from memory, then later":  {slices.Concat(every(1100, 1490, 10), every(3000, 3500, 10)), 3000, 3000},
 		"nothing":                  {nil, 0, 0},
 	} {
-		got, ok := judge(slices.Concat(before, c.after), time.Second, at(fault), at(back))
+		got, ok := judge(slices.Concat(before, c.after), normal, time.Second, at(fault), at(back))
 		if ok != (c.normal > 0) {
 			t.Errorf("%s: %v, %+v", name, ok, got)
 		}
@@ -49,10 +49,10 @@ func TestTheRateIsNormalOnceAWholeWindowIsFullEnough(t *testing.T) {
 func TestOnlyTheTimeBeforeTheFaultTellsTheRate(t *testing.T) {
 	t.Parallel()
 	starts := slices.Concat(every(0, 500, 1), every(500, 1000, 10), every(1200, 2000, 10)) // it began much quicker
-	if got, ok := judge(starts, 500*time.Millisecond, at(1000), at(1000)); !ok || !got.normal.Equal(at(1200)) {
+	if got, ok := judge(starts, normal, 500*time.Millisecond, at(1000), at(1000)); !ok || !got.normal.Equal(at(1200)) {
 		t.Errorf("got %v, %+v", ok, got)
 	}
-	if got, ok := judge(starts, time.Second, at(1000), at(1000)); ok {
+	if got, ok := judge(starts, normal, time.Second, at(1000), at(1000)); ok {
 		t.Errorf("of the whole time: %+v", got)
 	}
 }

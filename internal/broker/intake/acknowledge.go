@@ -243,10 +243,13 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 	in := p.in
 	var found []arrival
 	n := 0
-	// While a node is away, its acknowledgements are repeated. They must not add one fetch after the other that is to be recalled.
-	takes := !in.quiet.Load() && !in.isStopping() && p.recalls.Load() == 0
+	// While a node is away, its acknowledgements are repeated, and each fetch without an answer is recalled until there is one. There must not
+	// be more of them than there are slots. On one Redis those of a lost fetch stay taken, and on a Cluster they do not.
+	recalled := p.recalls.Load() > 0
+	takes := !in.quiet.Load() && !in.isStopping() && (in.oneNode || !recalled)
 	if takes {
 		found, n = in.slots.ask(0, calls)
+		takes = n+len(found) > 0 || !recalled
 		if !in.oneNode {
 			n = in.slots.keep(n, in.order.first(p.queues[0], n))
 		}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +35,7 @@ type system struct {
 	books    *redistest.Server
 	links    []map[string]*chaos.Link // of each worker, and of the producer, by server
 	workers  []*exec.Cmd
+	inputs   []io.Closer // of the workers: one ends when its own is closed
 	started  int
 	logs     string
 	producer *Producer
@@ -76,7 +76,7 @@ func (s *system) start() {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = s.producer.Close() })
-	s.workers = make([]*exec.Cmd, Workers)
+	s.workers, s.inputs = make([]*exec.Cmd, Workers), make([]io.Closer, Workers)
 	for w := range Workers {
 		s.startWorker(w)
 	}
@@ -122,13 +122,14 @@ func (s *system) startWorker(w int) {
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), settingsVariable+"="+string(settings))
 	cmd.Stderr = s.logOf(name)
-	if _, err := cmd.StdinPipe(); err != nil {
+	input, err := cmd.StdinPipe()
+	if err != nil {
 		s.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		s.Fatal(err)
 	}
-	s.workers[w] = cmd
+	s.workers[w], s.inputs[w] = cmd, input
 }
 
 func (s *system) killWorker(w int) {
@@ -139,8 +140,8 @@ func (s *system) killWorker(w int) {
 // stopWorkers ends all workers in order.
 func (s *system) stopWorkers() {
 	s.Helper()
-	for _, w := range s.workers {
-		if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+	for _, input := range s.inputs {
+		if err := input.Close(); err != nil {
 			s.Error(err)
 		}
 	}

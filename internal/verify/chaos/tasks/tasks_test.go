@@ -8,10 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -46,14 +44,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is a worker process. It ends with the test, whose end of its standard input closes then.
+// work is a worker process. It shuts down when the test closes its standard input, or ends.
 func work(settings string) error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
+		stop()
+		time.AfterFunc(time.Minute, func() { os.Exit(1) }) // it hangs
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	var s Settings
 	if err := json.Unmarshal([]byte(settings), &s); err != nil {
 		return err
