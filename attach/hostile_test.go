@@ -74,7 +74,7 @@ func hostileServer(t *testing.T, data []byte, order byte) {
 		time.Sleep(10 * time.Second) // virtual
 		replies.Stop()
 		for range 600 { // seconds: asynq's recoverer takes a minute or two, and a timer half a minute
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual
 			m.FastForward(time.Second)
 		}
 		mu.Lock()

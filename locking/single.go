@@ -63,9 +63,10 @@ func (o SingleOptions) Validate() error {
 // server that has its slot). It takes one round trip to acquire and one to release. On a cluster, keys in different
 // slots are taken one after another, in order, and given back when one is refused.
 //
-// Concurrent calls to one server are batched into one script call, and those to one master of a cluster into one pipeline. A
-// server that refuses several slots in one call, such as most cluster proxies, gets them one by one. Because a lease of several keys is one script
-// call, a proxy must not split such calls silently, or route them by their first key alone.
+// Concurrent calls to one server are batched into one script call, and those to one master of a cluster into one
+// pipeline. A server that refuses several slots in one call, such as most cluster proxies, gets them one by one. Because
+// a lease of several keys is one script call, a proxy must not split such calls silently, or route them by their first
+// key alone.
 //
 // It needs Redis 6.2 or later. It is safe for concurrent use.
 type Single struct {

@@ -64,20 +64,10 @@ func TestWhoYieldsToWhom(t *testing.T) {
 func TestTheGraceEndsWithTheHandler(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
 	for name, returns := range map[string]func(s *superseding, lease *locking.Lease){
 		"the task": func(s *superseding, _ *locking.Lease) { s.handlerReturned() }, "its item": (*superseding).itemReturned, "none": nil,
 	} {
-		lease, err := single.Acquire(t.Context(), []string{name}, locking.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := leaseOn(t, server, name)
 		_, end := context.WithCancelCause(t.Context())
 		r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
 		r.own.end, r.superseding = end, &r.own
@@ -106,17 +96,7 @@ func TestTheGraceEndsWithTheHandler(t *testing.T) {
 // What is noted when a run begins may take as long as Redis is away. Without its locks the run does not begin.
 func TestARunWithoutItsLocksDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
-	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := leaseOn(t, miniredis.RunT(t), "k")
 	r := &run{lock: &lock{Options: Options{Logger: slog.New(slog.DiscardHandler)}}, task: asynq.NewTask("test", nil), lease: lease, left: 1}
 	asked := 0
 	ask := func() error {
@@ -137,17 +117,7 @@ func TestARunWithoutItsLocksDoesNotBegin(t *testing.T) {
 
 func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
-	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := leaseOn(t, miniredis.RunT(t), "k")
 	ctx, end := context.WithCancelCause(t.Context())
 	r := &run{lock: &lock{Options: Options{Strategy: Requeue{}, Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
 	r.own.end, r.superseding = end, &r.own
@@ -178,6 +148,18 @@ func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
 func TestARunWithoutAQueueWakesNobody(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
+	lease := leaseOn(t, server, "k")
+	server.SetError("ERR it fails")
+	r := &run{lock: &lock{Options: Options{Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
+	r.giveUp(t.Context(), lease)
+	if !lease.ShouldNotify() {
+		t.Error("nobody may wait for the key")
+	}
+}
+
+// leaseOn returns a lease of a key on a server.
+func leaseOn(t *testing.T, server *miniredis.Miniredis, key string) *locking.Lease {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	single, err := locking.NewSingle(client, locking.SingleOptions{})
@@ -185,14 +167,9 @@ func TestARunWithoutAQueueWakesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = single.Close() })
-	lease, err := single.Acquire(t.Context(), []string{"k"}, locking.Options{})
+	lease, err := single.Acquire(t.Context(), []string{key}, locking.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.SetError("ERR it fails")
-	r := &run{lock: &lock{Options: Options{Logger: slog.New(slog.DiscardHandler)}, Server: &taskrun.Server{}}, task: asynq.NewTask("test", nil)}
-	r.giveUp(t.Context(), lease)
-	if !lease.ShouldNotify() {
-		t.Error("nobody may wait for the key")
-	}
+	return lease
 }

@@ -34,3 +34,18 @@ find_packages() {
     fail "the workspace has no packages"
   fi
 }
+
+# find_spin sets the array compile to the C compiler that builds what spin makes, for the make target that needs both.
+find_spin() {
+  local target=$1 cc=${CC:-} candidate
+  have spin || fail "there is no spin here. Install it (Debian: apt-get install spin gcc; macOS: brew install spin) and run \"make $target\" again."
+  for candidate in cc gcc clang; do
+    if [[ -z $cc ]] && have "$candidate"; then
+      cc=$candidate
+    fi
+  done
+  if [[ -z $cc ]] || ! have "${cc%% *}"; then
+    fail "there is no C compiler here. Install one (Debian: apt-get install spin gcc) and run \"make $target\" again."
+  fi
+  read -ra compile <<<"$cc"
+}

@@ -10,17 +10,7 @@ readonly memory=6000 # MB, for one verifier
 readonly seconds=300 # for one verifier
 readonly depth=10000 # steps; a run that needs more fails
 
-have spin || fail "there is no spin here. Install it (Debian: apt-get install spin gcc; macOS: brew install spin) and run \"make model\" again."
-cc=${CC:-}
-for candidate in cc gcc clang; do
-  if [[ -z $cc ]] && have "$candidate"; then
-    cc=$candidate
-  fi
-done
-if [[ -z $cc ]] || ! have "${cc%% *}"; then
-  fail "there is no C compiler here. Install one (Debian: apt-get install spin gcc) and run \"make model\" again."
-fi
-read -ra compile <<<"$cc"
+find_spin model
 
 models=$PWD/model
 model=

@@ -7,17 +7,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 have redis-server || scripts/test-deps.sh
-have spin || fail "there is no spin here. Install it (Debian: apt-get install spin gcc; macOS: brew install spin) and run \"make traces\" again."
-cc=${CC:-}
-for candidate in cc gcc clang; do
-  if [[ -z $cc ]] && have "$candidate"; then
-    cc=$candidate
-  fi
-done
-if [[ -z $cc ]] || ! have "${cc%% *}"; then
-  fail "there is no C compiler here. Install one (Debian: apt-get install spin gcc) and run \"make traces\" again."
-fi
-read -ra compile <<<"$cc"
+find_spin traces
 
 readonly package=./internal/verify/traces
 readonly seconds=60 # for one run

@@ -71,25 +71,7 @@ func runOnCluster(ctx context.Context, dir string, t *results.Table, c entrant, 
 		}
 		defer relax()
 	}
-	crew, err := newCrew(func(work func()) (func() error, error) {
-		return c.start(client, func(context.Context, *asynq.Task) error {
-			work()
-			return nil
-		})
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, crew.Close()) }()
-	if err := crew.Pass(ctx, tasks/warmUp); err != nil {
-		return err
-	}
-	cost, err := measure.Meter{Servers: masters}.Slice(ctx, crew, tasks-tasks/warmUp)
-	if err != nil {
-		return err
-	}
-	addThroughput(t, c.name, cost)
-	return nil
+	return c.work(ctx, client, t, tasks, masters)
 }
 
 // enqueueStock adds n tasks that do nothing with a stock client, each with a key of its own.

@@ -74,6 +74,11 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 	}
 	client := redis.NewClient(&redis.Options{Addr: at, PoolSize: 2 * slots, ContextTimeoutEnabled: true})
 	defer func() { _ = client.Close() }()
+	return c.work(ctx, client, t, tasks, append([]*server.Server{s}, others...))
+}
+
+// work has the contestant do tasks that were enqueued, and adds what they have cost to its row: first a part of them to warm up.
+func (c entrant) work(ctx context.Context, client redis.UniversalClient, t *results.Table, tasks int, servers []*server.Server) (err error) {
 	crew, err := newCrew(func(work func()) (func() error, error) {
 		return c.start(client, func(context.Context, *asynq.Task) error {
 			work()
@@ -87,7 +92,7 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 	if err := crew.Pass(ctx, tasks/warmUp); err != nil {
 		return err
 	}
-	cost, err := measure.Meter{Servers: append([]*server.Server{s}, others...)}.Slice(ctx, crew, tasks-tasks/warmUp)
+	cost, err := measure.Meter{Servers: servers}.Slice(ctx, crew, tasks-tasks/warmUp)
 	if err != nil {
 		return err
 	}

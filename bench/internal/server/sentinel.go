@@ -22,6 +22,9 @@ const (
 	sentinels = 3
 	// DownAfter is how long a master must be silent until a sentinel thinks that it is down.
 	DownAfter = time.Second
+	// tryAgain is the failover-timeout: sentinels that have split their votes try again within twice that time, which is 6 minutes by
+	// default.
+	tryAgain = 2 * time.Second
 	// settleTime bounds how long servers that have just started need to find each other.
 	settleTime = 30 * time.Second
 )
@@ -74,8 +77,10 @@ func startWatcher(ctx context.Context, dir, master string) (*Server, error) {
 	}
 	port := strconv.Itoa(number)
 	conf := filepath.Join(dir, "sentinel-"+port+".conf")
-	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nsentinel monitor %s %s %s %d\nsentinel down-after-milliseconds %s %d\n",
-		process.Loopback, port, dir, MasterName, process.Loopback, master, sentinels/2+1, MasterName, DownAfter.Milliseconds())
+	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nsentinel monitor %s %s %s %d\nsentinel down-after-milliseconds %s %d\n"+
+		"sentinel failover-timeout %s %d\n",
+		process.Loopback, port, dir, MasterName, process.Loopback, master, sentinels/2+1, MasterName, DownAfter.Milliseconds(),
+		MasterName, tryAgain.Milliseconds())
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -243,8 +243,9 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 	in := p.in
 	var found []arrival
 	n := 0
-	// While a node is away, its acknowledgements are repeated, and each fetch without an answer is recalled until there is one. There must not
-	// be more of them than there are slots. On one Redis those of a lost fetch stay taken, and on a Cluster they do not.
+	// While a node is away, its acknowledgements are repeated, and each fetch without an answer is recalled until there is one: there
+	// must not be more of them than there are slots. On one Redis a lost fetch keeps its slots, which bounds them; on a Cluster it does
+	// not (see free), so none is sent beside a recall.
 	recalled := p.recalls.Load() > 0
 	takes := !in.quiet.Load() && !in.isStopping() && (in.oneNode || !recalled)
 	if takes {

@@ -1,6 +1,6 @@
--- Ends a run by asynq's own script, which stands in the place below, where it is sent alone: while the slot of its queue moves,
--- during a shutdown, by asynq's recoverer, or once more. It notes the end for those who hear of it, and sends a notice to those who wait
--- for it. It must be atomic: no crash may come between an end and its mark.
+-- Ends a run by asynq's own script, which stands in the place below, where it is sent alone: while the slot of its queue
+-- moves, during a shutdown, by asynq's recoverer, or once more. It notes the end for those who hear of it, and sends a
+-- notice to those who wait for it. It must be atomic: no crash may come between an end and its mark.
 --
 -- KEYS  those of asynq's script, then the marks of the queue, if there is a mark
 -- ARGV  those of asynq's script, then: 1 position of the task's hash in its keys   2 its mark, or ''   3 when others may tell
