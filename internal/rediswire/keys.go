@@ -39,8 +39,12 @@ func Encode(key string) string {
 	return b.String()
 }
 
-// Decode returns the business key with this encoding, and false if there is none.
+// Decode returns the business key with this encoding, and false if there is none. The tag of a lane and its brace may stand
+// before it: see package lanes.
 func Decode(encoded string) (string, bool) {
+	if _, key, inLane := strings.Cut(encoded, "}"); inLane {
+		encoded = key
+	}
 	if encoded == empty {
 		return "", true
 	}
@@ -79,7 +83,7 @@ func plain(c byte) bool {
 // Slot returns the Redis Cluster slot, 0 to 16383, of a Redis key name: CRC16 of its hash tag, or of the whole name
 // when it has none (Redis Cluster specification, "Hash tags").
 func Slot(name string) int {
-	return int(crc16(Tag(name)) % 16384)
+	return int(Checksum(0, Tag(name)) % 16384)
 }
 
 // Tag returns the part of a Redis key name that determines its slot: the text between the first opening brace and the
@@ -96,18 +100,26 @@ func Tag(name string) string {
 	return name[open+1 : open+1+size]
 }
 
-// crc16 is CRC-16/XMODEM, the checksum that Redis Cluster prescribes.
-func crc16(s string) uint16 {
-	var crc uint16
+// Checksum continues CRC-16/XMODEM, the checksum that Redis Cluster prescribes. It begins with 0.
+func Checksum[T string | []byte](sum uint16, s T) uint16 {
 	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
+		sum = sum<<8 ^ checksums[byte(sum>>8)^s[i]]
+	}
+	return sum
+}
+
+// checksums are those of single bytes.
+var checksums = func() (all [256]uint16) {
+	for i := range all {
+		sum := uint16(i) << 8
 		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
+			if sum&0x8000 != 0 {
+				sum = sum<<1 ^ 0x1021
 			} else {
-				crc <<= 1
+				sum <<= 1
 			}
 		}
+		all[i] = sum
 	}
-	return crc
-}
+	return all
+}()
