@@ -18,6 +18,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/taskrun"
 
@@ -48,6 +49,12 @@ type Options struct {
 	// The servers then use connections of their own, which Close closes. A client of Namespaced may be given instead.
 	Namespace      string
 	NamespaceTasks bool
+
+	// Lanes divides the queues on a Redis Cluster, so that a task, its locks and its line are in one slot, and the servers work
+	// there as on one Redis, on all masters: a power of two from 16 to 1024. All processes have the same number, for as long as there
+	// are tasks and locks. A task whose producer knows its keys goes to a queue of its lane, such as orders@17-1Mk; Queues of
+	// asynq.Config names orders alone. It needs a *redis.ClusterClient. None when 0.
+	Lanes int
 
 	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
 	Strategy middleware.Strategy
@@ -129,6 +136,7 @@ type Attached struct {
 	conn     io.Closer             // the client, if New has made it; else nil
 	opts     Options
 	oneNode  bool // if false, tasks can wait only in their own queue
+	lanes    lanes.Lanes
 	interval time.Duration
 
 	mu    sync.Mutex
@@ -200,10 +208,14 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 	if err := opts.Recovery.fits(opts); err != nil {
 		return nil, err
 	}
+	inLanes, err := opts.inLanes(client, cfg)
+	if err != nil {
+		return nil, err
+	}
 	cfg.Queues = maps.Clone(cfg.Queues)
 	maps.DeleteFunc(cfg.Queues, func(_ string, priority int) bool { return priority <= 0 }) // asynq leaves them alone
 	a := &Attached{
-		client: client, opts: opts, cfg: cfg, oneNode: oneNode, locker: opts.Locker,
+		client: client, opts: opts, cfg: cfg, oneNode: oneNode, lanes: inLanes, locker: opts.Locker,
 		interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval),
 		wakes:    broker.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
@@ -212,7 +224,7 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 		slots = runtime.NumCPU() // as asynq has it
 	}
 	queue, err := delayqueue.New(client, delayqueue.Options{
-		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: a.repaired,
+		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: a.repaired, Lanes: opts.Lanes,
 	})
 	if err != nil {
 		return nil, err
@@ -221,13 +233,13 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 	if a.locker != nil {
 		a.locker = taskrun.On(a.locker).Gate
 	} else {
-		locks, err := taskrun.OnClient(client, opts.MaxHold, opts.AllowEviction)
+		locks, err := taskrun.OnClient(client, opts.MaxHold, opts.AllowEviction, opts.Lanes)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
 		a.locker, a.closers, a.opts.RedisKeys = locks, []taskrun.Locker{locks}, locks.RedisKeys
 	}
-	if oneNode && a.opts.RedisKeys != nil {
+	if (oneNode || opts.Lanes > 0) && a.opts.RedisKeys != nil {
 		(*line.Engine)(queue).Colocate(locks.Colocated(a.locker))
 	}
 	if a.opts.RedisKeys != nil {

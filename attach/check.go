@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/preflight"
 )
 
@@ -33,6 +34,9 @@ func (a *Attached) Check(ctx context.Context) error {
 	}
 	if err := preflight.Check(ctx, a.client, needs, a.opts.Logger); err != nil {
 		return fmt.Errorf("attach: the Redis of the tasks %w", err)
+	}
+	if err := (*line.Engine)(a.queue).AgreeOnLanes(ctx); err != nil {
+		return fmt.Errorf("attach: %w", err)
 	}
 	if err := a.reports.compare(ctx, a); err != nil {
 		return err

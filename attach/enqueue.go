@@ -44,7 +44,7 @@ func (p *Producer) EnqueueContext(
 		return p.engine().Enqueue(ctx, task, add, opts...)
 	}
 	add.AtOnce = true
-	if p.opts.RedisKeys != nil {
+	if p.opts.RedisKeys != nil && p.engine().Names().InOneLane(keys) {
 		look := add
 		for _, key := range keys {
 			lock, _ := p.opts.RedisKeys(key)

@@ -26,6 +26,8 @@ type ProducerOptions struct {
 	// Namespace and NamespaceTasks are as in [Options]; Close closes the connections then.
 	Namespace      string
 	NamespaceTasks bool
+	// Lanes is as in [Options].
+	Lanes int
 	// MaxKeySize and MaxKeys are as in [Options].
 	MaxKeySize, MaxKeys int
 	// Observer receives the events of waits that begin at an enqueue, of tasks that WhenHeld refuses, and of payloads that [Latest]
@@ -72,18 +74,18 @@ func (p *Producer) open(client redis.UniversalClient) error {
 	if err := sameNamespace(client, p.opts.Locker, p.opts.RedisKeys); err != nil {
 		return err
 	}
-	queue, err := delayqueue.New(client, delayqueue.Options{Logger: p.opts.Logger})
+	queue, err := delayqueue.New(client, delayqueue.Options{Logger: p.opts.Logger, Lanes: p.opts.Lanes})
 	if err != nil {
 		return err
 	}
 	p.queue, p.closers = queue, []io.Closer{queue}
 	if p.opts.Locker == nil {
-		single, err := locking.NewSingle(client, locking.SingleOptions{})
+		single, err := locking.NewSingle(client, locking.SingleOptions{Lanes: p.opts.Lanes})
 		if err != nil {
 			return err
 		}
 		p.closers, p.opts.Locker = append(p.closers, single), single
-		if _, oneNode := client.(*redis.Client); oneNode {
+		if _, oneNode := client.(*redis.Client); oneNode || p.opts.Lanes > 0 {
 			p.opts.RedisKeys = single.RedisKeys
 		}
 	}

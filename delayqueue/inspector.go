@@ -20,13 +20,13 @@ const mostLooked = 10_000
 type Inspector struct{ engine *line.Engine }
 
 // Count returns how many tasks are parked on any key. Tasks that were deleted by hand may count for a while; tasks that
-// wait in their worker slots do not. It makes one call to Redis.
+// wait in their worker slots do not. It makes one call to Redis, with lanes one more for each.
 func (i *Inspector) Count(ctx context.Context) (int, error) {
-	n, err := i.client().ZCard(ctx, i.engine.Index()).Result()
+	n, err := line.Awaited{Engine: i.engine}.Count(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("delayqueue: count parked tasks: %w", err)
+		return 0, fmt.Errorf("delayqueue: %w", err)
 	}
-	return int(n), nil
+	return n, nil
 }
 
 // Waiters returns the first n tasks that are parked on key, in the order in which [Queue.Wake] wakes them. If n is
@@ -36,14 +36,14 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 // It makes one call to Redis, and two more for each 500 tasks. The result is not a snapshot: tasks come and go
 // meanwhile.
 func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
-	return i.members(ctx, line.WaitersKey(key), key, n)
+	return i.members(ctx, i.engine.Names().Waiters(key), key, n)
 }
 
 // Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000. Only the first
 // of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone; the tasks behind
 // them skip them. It costs as much as [Inspector.Waiters].
 func (i *Inspector) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
-	waiters, err := i.members(ctx, line.SequenceKey(key), key, n)
+	waiters, err := i.members(ctx, i.engine.Names().Sequence(key), key, n)
 	for n := range waiters {
 		waiters[n].Since = waiters[n].joined
 	}
@@ -117,7 +117,7 @@ func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	}
 	for _, w := range waiters {
 		for _, key := range w.Also {
-			waiters = append(waiters, Waiter{Key: key, set: line.WaitersKey(key)})
+			waiters = append(waiters, Waiter{Key: key, set: i.engine.Names().Waiters(key)})
 		}
 	}
 	slices.SortFunc(waiters, func(a, b Waiter) int { return cmp.Compare(a.set, b.set) })
@@ -166,7 +166,7 @@ func (i *Inspector) readPlace(ctx context.Context, w *Waiter) error {
 	if w.sequence == "" || w.State != StateRetry && w.State != "scheduled" {
 		return nil
 	}
-	at, err := i.client().ZScore(ctx, line.SequenceKey(w.sequence), line.Task(w.Task).Entry()).Result()
+	at, err := i.client().ZScore(ctx, i.engine.Names().Sequence(w.sequence), line.Task(w.Task).Entry()).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	} else if err != nil {
@@ -238,12 +238,13 @@ func (i *Inspector) client() redis.UniversalClient { return i.engine.Client() }
 
 // all returns the tasks of the index that may wait, without their positions and timers.
 func (i *Inspector) all(ctx context.Context) ([]Waiter, error) {
-	entries, err := i.client().ZRange(ctx, i.engine.Index(), 0, mostLooked-1).Result()
+	parked, err := i.engine.Oldest(ctx, mostLooked)
 	if err != nil {
 		return nil, fmt.Errorf("delayqueue: list parked tasks: %w", err)
 	}
-	waiters := make([]Waiter, 0, len(entries))
-	for _, entry := range entries {
+	waiters := make([]Waiter, 0, len(parked))
+	for _, z := range parked {
+		entry, _ := z.Member.(string)
 		if t, err := line.ParseEntry(entry); err == nil {
 			waiters = append(waiters, Waiter{Task: Task(t)})
 		}

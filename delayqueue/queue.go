@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/line"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	Repaired func(key string, t Task, lost bool)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
+	// Lanes is how many lanes the tasks have, on a Redis Cluster, as in attach.Options; 0 for none.
+	Lanes int
 }
 
 // Queue parks tasks on keys and wakes them. It is safe for concurrent use.
@@ -42,7 +45,11 @@ type Queue line.Engine // packages of this module convert it; New makes one
 // trips instead of one. It refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each
 // other, and a client that is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
-	inside := line.Options{Logger: opts.Logger}
+	inLanes, err := lanes.On(client, opts.Lanes)
+	if err != nil {
+		return nil, fmt.Errorf("delayqueue: %w", err)
+	}
+	inside := line.Options{Logger: opts.Logger, Lanes: inLanes}
 	if woken := opts.Woken; woken != nil {
 		inside.Woken = func(t line.Task) { woken(Task(t)) }
 	}

@@ -53,11 +53,11 @@ func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
 		return p.HMGet(ctx, line.Task(w.Task).Hash(), asynqwire.StateField, "railtoken:sequence", line.NonceField, asynqwire.PendingSinceField, line.WaitField,
 			line.ForemostField)
-	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
+	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(i.engine.Names(), reply.Val()) })
 }
 
 // readRecord reads the fields of a task's hash. What is missing or foreign leaves w as it is.
-func (w *Waiter) readRecord(fields []any) {
+func (w *Waiter) readRecord(names line.Names, fields []any) {
 	text := make([]string, 4)
 	for n, field := range fields[:4] {
 		text[n], _ = field.(string)
@@ -69,7 +69,7 @@ func (w *Waiter) readRecord(fields []any) {
 	}
 	wait := line.ParseWait(fields[4])
 	if key, ok := wait.Key(); ok {
-		w.Key, w.set, w.Also = key, line.WaitersKey(key), wait.Keys[1:]
+		w.Key, w.set, w.Also = key, names.Waiters(key), wait.Keys[1:]
 	}
 	w.Conflicts = wait.Count
 	if !wait.First.IsZero() {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
@@ -81,8 +80,8 @@ func (i *Inspector) lines(ctx context.Context, keys []string, n int) ([]string, 
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for k, key := range keys {
 			// One more than is shown: the number of those behind is shown, too.
-			waiters[k] = p.ZRangeWithScores(ctx, line.WaitersKey(key), 0, int64(n))
-			sequences[k] = p.ZRangeWithScores(ctx, line.SequenceKey(key), 0, int64(n))
+			waiters[k] = p.ZRangeWithScores(ctx, i.names.Waiters(key), 0, int64(n))
+			sequences[k] = p.ZRangeWithScores(ctx, i.names.Sequence(key), 0, int64(n))
 		}
 		return nil
 	})
@@ -102,7 +101,7 @@ func (i *Inspector) countMore(ctx context.Context, keys []string, waiters []*red
 	_, err := i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for k, key := range keys {
 			if len(waiters[k].Val()) > n {
-				counts[k] = p.ZCard(ctx, line.WaitersKey(key))
+				counts[k] = p.ZCard(ctx, i.names.Waiters(key))
 			}
 		}
 		return nil

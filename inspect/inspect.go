@@ -8,7 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -27,6 +29,8 @@ type Options struct {
 	Redlock locking.RedlockOptions
 	// RedisKey is the RedisKey of [locking.SingleOptions] that the workers' Locker uses, if any.
 	RedisKey func(key string) string
+	// Lanes is how many lanes the tasks have, as in attach.Options: 0 for none.
+	Lanes int
 }
 
 // Validate returns an error that lists all problems with the options, or nil.
@@ -56,6 +60,9 @@ type Inspector struct {
 	queue   *delayqueue.Queue
 	servers []server
 
+	names     line.Names
+	usualKeys bool // RedisKey was not set
+
 	mu          sync.Mutex
 	closed      bool
 	locker      locking.Locker // takes keys away; nil until it is needed
@@ -74,7 +81,11 @@ func New(o Options) (*Inspector, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	queue, err := delayqueue.New(o.Tasks, delayqueue.Options{})
+	queue, err := delayqueue.New(o.Tasks, delayqueue.Options{Lanes: o.Lanes})
+	if err != nil {
+		return nil, err
+	}
+	inLanes, err := lanes.New(o.Lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +93,10 @@ func New(o Options) (*Inspector, error) {
 		o.RedisKey = o.Redlock.RedisKey
 	}
 	o.Redlock.RedisKey = o.RedisKey
-	i := &Inspector{opts: o, queue: queue}
+	i := &Inspector{opts: o, queue: queue, names: line.NamesIn(inLanes), usualKeys: o.RedisKey == nil}
+	if i.usualKeys && o.Lanes > 0 && o.Locks == nil && len(o.Nodes) == 0 { // the locks are in the lanes, too
+		i.opts.RedisKey = lockwire.LockKeyIn(inLanes)
+	}
 	for n, node := range o.Nodes {
 		opts := nodeOptions(*node)
 		in, err := namespace.New(o.Redlock.Namespace, o.Redlock.Namespace != "")
@@ -165,3 +179,6 @@ func addrOf(client redis.UniversalClient) string {
 
 // quorum is how many servers have the lock of a held key.
 func (i *Inspector) quorum() int { return len(i.servers)/2 + 1 }
+
+// Lanes returns how many lanes the tasks have, 0 for none.
+func (i *Inspector) Lanes() int { return i.opts.Lanes }

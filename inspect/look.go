@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/lockwire"
 )
 
@@ -247,7 +246,7 @@ func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
 // waiting returns how many tasks are parked on a key.
 func (i *Inspector) waiting(ctx context.Context, key string) (int, error) {
-	n, err := i.opts.Tasks.ZCard(ctx, line.WaitersKey(key)).Result()
+	n, err := i.opts.Tasks.ZCard(ctx, i.names.Waiters(key)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("inspect: count the waiters of a key: %w", err)
 	}

@@ -24,7 +24,7 @@ const (
 // It looks at all Redis keys, 1000 per call, and gives up with complete = false after a million on one server. It finds
 // only locks with the usual names: with [Options].RedisKey it returns an error.
 func (i *Inspector) Scan(ctx context.Context, n int) (locked []string, complete bool, err error) {
-	if i.opts.RedisKey != nil {
+	if !i.usualKeys {
 		return nil, false, fmt.Errorf("inspect: locks with names of their own cannot be found: look at a key instead")
 	}
 	found, complete := map[string]bool{}, true

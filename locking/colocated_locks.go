@@ -18,7 +18,7 @@ type colocatedLocks struct {
 
 func (s *Single) colocated() (f colocatedLocks, ok bool) {
 	_, plain := s.client.(*redis.Client)
-	return colocatedLocks{single: s}, plain && s.usualKeys
+	return colocatedLocks{single: s}, (plain || s.lanes > 0) && s.usualKeys
 }
 
 func (g *Gate) colocated() (f colocatedLocks, ok bool) {

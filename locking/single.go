@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/backlog"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/leasing"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -42,6 +43,11 @@ type SingleOptions struct {
 	// percent-encoded + "}".
 	RedisKey func(key string) string
 
+	// Lanes is how many lanes the tasks have whose keys are locked, as in attach.Options: then the lock of a key is in the slot of its
+	// lane, and its name is another one, which RedisKeys of the Single returns. It needs a *redis.ClusterClient. RedisKey must be nil
+	// then. None when 0.
+	Lanes int
+
 	// Namespace keeps applications apart that share a Redis: "shop-a" puts "shop-a:" before each Redis key and channel, also
 	// before the names of RedisKey. The Single then uses connections of its own, which Close closes. A client that has the
 	// namespace already, by attach.Namespaced, may be given instead. None when empty. On a Redis Cluster each name of a
@@ -56,7 +62,13 @@ type SingleOptions struct {
 
 // Validate returns an error that lists all problems with the options, or nil.
 func (o SingleOptions) Validate() error {
-	return errors.Join(checkFenceTTL(o.FenceTTL), checkNamespace(o.Namespace))
+	_, err := lanes.New(o.Lanes)
+	if err != nil {
+		err = fmt.Errorf("locking: %w", err)
+	} else if o.Lanes > 0 && o.RedisKey != nil {
+		err = errors.New("locking: Lanes and RedisKey are both set: each names the locks; leave out RedisKey")
+	}
+	return errors.Join(checkFenceTTL(o.FenceTTL), checkNamespace(o.Namespace), err)
 }
 
 // Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the
@@ -76,6 +88,7 @@ type Single struct {
 	fenceTTL     time.Duration
 	lockKey      func(string) string
 	usualKeys    bool // lockKey is the default
+	lanes        int
 	sharded      bool
 	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
 	suspension   suspensionDetector // of its leases
@@ -101,10 +114,17 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if err != nil {
 		return nil, err
 	}
+	inLanes, err := lanes.On(client, opts.Lanes)
+	if err != nil {
+		return nil, fmt.Errorf("locking: %w", err)
+	}
 	usualKeys := opts.RedisKey == nil
+	if opts.Lanes > 0 {
+		opts.RedisKey = lockwire.LockKeyIn(inLanes)
+	}
 	setDefaults(&opts.Label, &opts.FenceTTL, &opts.RedisKey)
 	s := &Single{
-		client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey, usualKeys: usualKeys,
+		client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey, usualKeys: usualKeys, lanes: opts.Lanes,
 	}
 	// A plain client talks to one server. Any other kind (a cluster client, a wrapper) may talk to several, so each call
 	// has the keys of one slot only.

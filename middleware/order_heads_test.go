@@ -66,7 +66,7 @@ var headRows = map[string]headRow{
 		becomes: func(h *headRig) {
 			hash := h.prefix() + "t:" + h.head.ID
 			h.client.HDel(h.Context(), hash, line.WaitField)
-			h.client.HSet(h.Context(), hash, "railtoken:waiters", line.WaitersKey(h.key))
+			h.client.HSet(h.Context(), hash, "railtoken:waiters", line.Names{}.Waiters(h.key))
 		},
 	},
 	"was put off": {

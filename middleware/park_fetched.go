@@ -35,7 +35,8 @@ func (l *lock) ParkFetched(active *line.Run, f line.Refused) bool {
 	var turn <-chan *locking.Lease
 	var leave func()
 	// The script leaves only tasks that are first in line. Elsewhere, only a task that was woken is known to be.
-	follows := (l.colocated || f.Woken) && l.mayFollow(l.meanHold()) && (held.Holder.Since.IsZero() || time.Since(held.Holder.Since) <= longHold)
+	together := l.colocated && l.engine().Together(f.Task.Queue, f.Keys...)
+	follows := (together || f.Woken) && l.mayFollow(l.meanHold()) && (held.Holder.Since.IsZero() || time.Since(held.Holder.Since) <= longHold)
 	if follows {
 		turn, leave, follows = locks.Succeed(l.Locker, r.keys, r.options())
 	}
@@ -91,7 +92,7 @@ func (r *run) follow(ctx context.Context, held *locking.HeldError, turn <-chan *
 	}
 	r.observeTimer(ctx)
 	r.observeRefusal(ctx, held)
-	return adopted{lease, r.lock, r.firstAt, time.Now()}
+	return adopted{lease, r.lock, !r.engine().Together(r.id.Queue, r.keys...), r.firstAt, time.Now()}
 }
 
 // LockFetched makes one attempt to lock the keys of a task before its run. A Locker of users that panics does so in the run.
@@ -103,7 +104,7 @@ func (l *lock) LockFetched(ctx context.Context, t line.Task, kind string, keys [
 	}()
 	lease, err := l.Locker.Acquire(ctx, keys, l.optionsOf(kind, t))
 	if err == nil {
-		return adopted{Lease: lease, by: l}, nil
+		return adopted{Lease: lease, by: l, apart: true}, nil
 	}
 	if _, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, &colocated.Refused{Keys: keys, Held: err}

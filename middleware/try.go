@@ -108,12 +108,13 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 type adopted struct {
 	*locking.Lease
 	by              *lock     // that has adopted it
+	apart           bool      // no script of the task's queue reaches it
 	refused, handed time.Time // when the task was refused its keys, and when they were handed off to it; zero if it was not
 }
 
 // Release ends the lease, and returns its release.
 func (a adopted) Release(freed func(keys []string)) *colocated.Release {
-	if a.by.colocated {
+	if a.by.colocated && !a.apart {
 		return locks.Defer(a.Lease, func(o colocated.Outcome, _ error) {
 			if o.Notify {
 				freed(a.Keys())

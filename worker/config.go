@@ -67,6 +67,9 @@ type Config struct {
 	// cancelled, and the tasks are returned to their queues. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
 	ShutdownTimeout time.Duration
 
+	// Lanes is attach.Options.Lanes: how many lanes the queues have on a Redis Cluster; 0 for none. RAILTOKEN_LANES.
+	Lanes int
+
 	// LockTTL and MaxHold are TTL and MaxHold of locking.Options, for handlers without their own: 30 s and 30 min when
 	// zero. RAILTOKEN_LOCK_TTL, RAILTOKEN_MAX_HOLD.
 	LockTTL, MaxHold time.Duration

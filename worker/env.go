@@ -53,6 +53,7 @@ type env struct {
 	TaskCheckInterval        string   `split_words:"true"`
 	DelayedTaskCheckInterval string   `split_words:"true"`
 	ShutdownTimeout          string   `split_words:"true"`
+	Lanes                    string   `split_words:"true"`
 	LockTTL                  string   `split_words:"true"`
 	MaxHold                  string   `split_words:"true"`
 	MaxKeySize               string   `split_words:"true"`
@@ -127,6 +128,7 @@ func (p *parser) config(e env) Config {
 		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
 		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
 		SlotBudget:               p.int("SLOT_BUDGET", e.SlotBudget),
+		Lanes:                    p.int("LANES", e.Lanes),
 		TaskCheckInterval:        p.duration("TASK_CHECK_INTERVAL", e.TaskCheckInterval),
 		DelayedTaskCheckInterval: p.duration("DELAYED_TASK_CHECK_INTERVAL", e.DelayedTaskCheckInterval),
 		ShutdownTimeout:          p.duration("SHUTDOWN_TIMEOUT", e.ShutdownTimeout),

@@ -67,7 +67,7 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
-	if w.locker, err = taskrun.OnClient(w.lockConn, cfg.MaxHold, cfg.AllowEviction); err != nil {
+	if w.locker, err = taskrun.OnClient(w.lockConn, cfg.MaxHold, cfg.AllowEviction, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.attach(); err != nil {

@@ -38,11 +38,19 @@ func (w *Worker) openLocks() (err error) {
 		w.lockConn = nil
 		return err
 	}
-	w.locker, err = taskrun.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction)
+	w.locker, err = taskrun.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction, w.lockLanes())
 	if !w.cfg.LockRedis.isZero() {
 		w.locker.RedisKeys = nil // another Redis than that of the tasks
 	}
 	return err
+}
+
+// lockLanes returns how many lanes the locks have: those of the tasks, unless the locks are on another Redis.
+func (w *Worker) lockLanes() int {
+	if w.cfg.LockRedis.isZero() {
+		return w.cfg.Lanes
+	}
+	return 0
 }
 
 // lockDialTimeout is the maximum time to establish one connection for the locks.

@@ -72,7 +72,7 @@ func (w *watcher) reported(key string) string {
 // task, and one of the workers after each report.
 func (w *watcher) ofAll(ctx context.Context) string {
 	client := w.page.opts.Tasks
-	parked, err := client.ZRangeWithScores(ctx, line.ParkedIndex, 0, mostRead-1).Result()
+	parked, err := (*line.Engine)(w.page.opts.Inspector.Queue()).Oldest(ctx, mostRead)
 	if err != nil {
 		return "error"
 	}

@@ -101,12 +101,12 @@ func TestASearchByTypeReadsFewPayloads(t *testing.T) {
 	park := func(id, kind string, payload int) {
 		message := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), kind)
 		message = protowire.AppendBytes(protowire.AppendTag(message, 2, protowire.BytesType), make([]byte, payload))
-		task, set, now := line.Task{Queue: "default", ID: id}, line.WaitersKey("order:1"), time.Now().UnixMicro()
+		task, set, now := line.Task{Queue: "default", ID: id}, line.Names{}.Waiters("order:1"), time.Now().UnixMicro()
 		if _, err := r.client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.HSet(t.Context(), task.Hash(), "state", "retry", "msg", message, line.WaitField,
 				line.Wait{Conflict: line.Conflict{Count: 1, First: time.UnixMicro(now)}, Place: now, Keys: []string{"order:1"}}.String())
 			p.ZAdd(t.Context(), set, redis.Z{Score: float64(now), Member: task.Entry()})
-			p.ZAdd(t.Context(), line.ParkedIndex, redis.Z{Score: float64(now), Member: task.Entry()})
+			p.ZAdd(t.Context(), line.Names{}.Index(""), redis.Z{Score: float64(now), Member: task.Entry()})
 			return nil
 		}); err != nil {
 			t.Fatal(err)

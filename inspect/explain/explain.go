@@ -16,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/internal/rediswire"
@@ -214,8 +215,11 @@ func (f *facts) readServers(servers []asynqwire.Server) {
 			f.served[queue] = true
 		}
 	}
-	f.unserved = !f.served[f.task.Queue]
+	f.unserved = !f.serves(f.task.Queue)
 }
+
+// serves reports whether a server works on a queue. Servers name the queues without their lanes.
+func (f *facts) serves(queue string) bool { return f.served[queue] || f.served[lanes.Base(queue)] }
 
 // readReports finds out from the reports of the workers whether the task holds keys, and whether there are locks that the
 // Inspector does not see.
@@ -262,11 +266,11 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 	if !f.delayed() {
 		return nil
 	}
-	entry := line.Task(f.task).Entry()
+	entry, names := line.Task(f.task).Entry(), (*line.Engine)(o.Inspector.Queue()).Names()
 	var rank, place *redis.IntCmd
 	_, err = o.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
-		rank = p.ZRank(ctx, line.WaitersKey(f.key), entry)
-		place = p.ZRank(ctx, line.SequenceKey(f.key), entry)
+		rank = p.ZRank(ctx, names.Waiters(f.key), entry)
+		place = p.ZRank(ctx, names.Sequence(f.key), entry)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -288,7 +292,7 @@ func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Wa
 	if err != nil {
 		return err
 	}
-	f.sequence.paused, f.sequence.unserved = paused > 0, !f.served[first.Task.Queue]
+	f.sequence.paused, f.sequence.unserved = paused > 0, !f.serves(first.Task.Queue)
 	if !f.sequence.failed {
 		return nil
 	}

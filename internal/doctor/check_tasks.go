@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -160,11 +159,11 @@ func orphans(f Facts) (all []Finding) {
 	}
 	if len(f.Lost) > 0 {
 		all = append(all, Finding{
-			Where:   cmp.Or(f.Index, index),
+			Where:   f.index(f.Lost[0].Queue),
 			What:    fmt.Sprintf("%d entries of the index have no task, such as %s", len(f.Lost), f.Lost[0]),
 			Cost:    "they count towards the limit on all waiting tasks",
 			Remedy:  "remove them; tasks at that limit do so, a few at a time",
-			Command: "ZREM " + cmp.Or(f.Index, index) + " " + quoted(entryOf(f.Lost[0])),
+			Command: "ZREM " + f.index(f.Lost[0].Queue) + " " + quoted(entryOf(f.Lost[0])),
 		})
 	}
 	return all

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/internal/preflight"
 )
 
@@ -23,8 +25,8 @@ type Settings struct {
 
 // Facts is everything that the checks look at.
 type Facts struct {
-	// Index is the name in Redis of the set of all waiting tasks, with the prefix of the namespace.
-	Index string
+	lines line.Names
+	in    namespace.Namespace // of the tasks
 
 	At       time.Time
 	Settings Settings
@@ -55,6 +57,9 @@ type Facts struct {
 	// Slots counts waiting and pending tasks by slot of a Redis Cluster; nil elsewhere.
 	Slots map[int]Slot
 }
+
+// index returns the name in Redis of the set of the waiting tasks of a queue.
+func (f Facts) index(queue string) string { return f.in.In(f.lines.Index(queue)) }
 
 // Server is one Redis process.
 type Server struct {

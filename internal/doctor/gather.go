@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/line"
 )
 
 // gaps are checks that could not be made.
@@ -39,6 +41,7 @@ func gather(ctx context.Context, src Sources) (Facts, *gaps) {
 		return f, missed
 	}
 	if src.Inspector != nil {
+		f.lines = (*line.Engine)(src.Inspector.Queue()).Names()
 		src.Progress("reading the reports of the workers")
 		missed.add("workers", "the Redis of the tasks", f.gatherReports(ctx, src.Inspector))
 		names, err := f.placeless()

@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/namespace"
 	"github.com/railtoken/railtoken/internal/rediswire"
@@ -28,9 +29,6 @@ const (
 	// batch is how many commands are sent at a time, because Redis does nothing else meanwhile.
 	batch = 500
 )
-
-// index is the set of all waiting tasks.
-const index = "railtoken:parked"
 
 // pipelined sends a command for each item, and passes each reply on, unless it has none.
 func pipelined[T any, C redis.Cmder](
@@ -74,7 +72,7 @@ func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) 
 	for _, name := range names {
 		q := Queue{Name: name}
 		for _, s := range servers {
-			q.Served = q.Served || s.Queues[name] > 0
+			q.Served = q.Served || s.Queues[name] > 0 || s.Queues[lanes.Base(name)] > 0
 		}
 		f.Queues = append(f.Queues, q)
 	}
@@ -105,8 +103,11 @@ func (w *waiting) over() bool {
 
 // gatherWaits reads the waiting tasks and their keys.
 func (f *Facts) gatherWaits(ctx context.Context, client redis.UniversalClient) error {
-	f.Index = namespace.Of(client).In(index)
-	entries, err := client.ZRange(ctx, index, 0, mostTasks-1).Result()
+	f.in = namespace.Of(client)
+	var entries []string
+	err := pipelined(ctx, client, f.lines.Indexes(), func(p redis.Pipeliner, index *string) *redis.StringSliceCmd {
+		return p.ZRange(ctx, *index, 0, mostTasks-1)
+	}, func(_ *string, some *redis.StringSliceCmd) { entries = append(entries, some.Val()...) })
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 	}
 	var waiters []waiter
 	err := pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.StringSliceCmd {
-		return p.ZRange(ctx, line.WaitersKey(k.Name), 0, mostWaiters-1)
+		return p.ZRange(ctx, f.lines.Waiters(k.Name), 0, mostWaiters-1)
 	}, func(k *Key, entries *redis.StringSliceCmd) {
 		for _, entry := range entries.Val() {
 			t, err := line.ParseEntry(entry)
@@ -209,7 +210,7 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 		return err
 	}
 	if err := pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.IntCmd {
-		return p.ZCard(ctx, line.SequenceKey(k.Name))
+		return p.ZCard(ctx, f.lines.Sequence(k.Name))
 	}, func(k *Key, n *redis.IntCmd) { k.Ordered = int(n.Val()) }); err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 		return err
 	}
 	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.FloatCmd {
-		return p.ZScore(ctx, line.SequenceKey(w.key.Name), w.entry)
+		return p.ZScore(ctx, f.lines.Sequence(w.key.Name), w.entry)
 	}, func(w *waiter, at *redis.FloatCmd) { w.at = at.Val() }); err != nil {
 		return err
 	}
@@ -255,7 +256,7 @@ func (f *Facts) countSlots() {
 		byKey[w.Key]++
 	}
 	for key, n := range byKey {
-		count(line.WaitersKey(key), "key "+key, n)
+		count(f.lines.Waiters(key), "key "+key, n)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -40,6 +42,16 @@ func New(n int) (Lanes, error) {
 		return Lanes{}, fmt.Errorf("there are to be %d lanes: use a power of two from %d to %d, such as 64, or 0 for none", n, Least, Most)
 	}
 	return Lanes{n}, nil
+}
+
+// On returns n lanes on the Redis of a client, which must be a Cluster if there are to be any.
+func On(client redis.UniversalClient, n int) (Lanes, error) {
+	l, err := New(n)
+	if _, cluster := client.(*redis.ClusterClient); err == nil && n > 0 && !cluster {
+		return Lanes{}, fmt.Errorf("there are to be %d lanes with a %T: lanes are for a Redis Cluster, and need a *redis.ClusterClient; "+
+			"leave them out on one Redis", n, client)
+	}
+	return l, err
 }
 
 // Count returns how many lanes there are.
@@ -178,4 +190,14 @@ func (l Lanes) Queues(queue string) []string {
 		all = append(all, l.Queue(queue, lane))
 	}
 	return append(all, queue)
+}
+
+// InOneLane reports whether some keys are in the same lane, as without lanes.
+func (l Lanes) InOneLane(keys []string) bool {
+	for _, key := range keys {
+		if l.Of(key) != l.Of(keys[0]) {
+			return false
+		}
+	}
+	return true
 }

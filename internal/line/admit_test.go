@@ -95,7 +95,7 @@ func TestAFetchAdmitsTheHeadAlone(t *testing.T) {
 					t.Errorf("the next: %s; want: %s", got, want)
 				}
 				entry := r.task("next").Entry()
-				if at := r.Client.ZScore(t.Context(), line.SequenceKey(r.key("k")), entry).Val(); want == admitted && at == math.Floor(at) {
+				if at := r.Client.ZScore(t.Context(), line.Names{}.Sequence(r.key("k")), entry).Val(); want == admitted && at == math.Floor(at) {
 					t.Errorf("its place %f does not say that it has begun: a worker that dies with it counts as no failure", at)
 				}
 				watched := r.Client.ZScore(t.Context(), r.index()+":owed", r.registry("k")).Err() == nil
@@ -168,7 +168,7 @@ func TestAFetchParksEachTaskInItsQueue(t *testing.T) {
 			if err := r.Client.ZScore(t.Context(), task.Prefix()+"retry", id).Err(); err != nil {
 				t.Errorf("%v in the retry set of its queue: %v", task, err)
 			}
-			if err := r.Client.ZScore(t.Context(), line.WaitersKey(r.key("k")), task.Entry()).Err(); err != nil {
+			if err := r.Client.ZScore(t.Context(), line.Names{}.Waiters(r.key("k")), task.Entry()).Err(); err != nil {
 				t.Errorf("%v among the waiters: %v", task, err)
 			}
 			if err := r.Client.LPos(t.Context(), task.Prefix()+"active", id, redis.LPosArgs{}).Err(); !errors.Is(err, redis.Nil) {

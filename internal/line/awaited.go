@@ -19,11 +19,22 @@ type Awaited struct{ *Engine }
 
 // Count returns how many tasks are parked.
 func (a Awaited) Count(ctx context.Context) (int, error) {
-	n, err := a.client.ZCard(ctx, a.index).Result()
+	indexes := a.names.Indexes()
+	counts := make([]*redis.IntCmd, len(indexes))
+	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, index := range indexes {
+			counts[n] = p.ZCard(ctx, index)
+		}
+		return nil
+	})
 	if err != nil {
 		return 0, fmt.Errorf("count parked tasks: %w", err)
 	}
-	return int(n), nil
+	all := 0
+	for _, n := range counts {
+		all += int(n.Val())
+	}
+	return all, nil
 }
 
 // Waiting returns for each key how many tasks wait for it, and the longest wait.
@@ -31,7 +42,7 @@ func (a Awaited) Waiting(ctx context.Context, keys []string) (map[string]holding
 	counts, first := make([]*redis.IntCmd, len(keys)), make([]*redis.ZSliceCmd, len(keys))
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, key := range keys {
-			counts[n], first[n] = p.ZCard(ctx, WaitersKey(key)), p.ZRangeWithScores(ctx, WaitersKey(key), 0, 1)
+			counts[n], first[n] = p.ZCard(ctx, a.names.Waiters(key)), p.ZRangeWithScores(ctx, a.names.Waiters(key), 0, 1)
 		}
 		return nil
 	})
@@ -51,13 +62,14 @@ func (a Awaited) Waiting(ctx context.Context, keys []string) (map[string]holding
 
 // Awaited returns the keys of the n tasks that were parked first, those of most tasks first.
 func (a Awaited) Awaited(ctx context.Context, n int) ([]string, error) {
-	entries, err := a.client.ZRange(ctx, a.index, 0, int64(n)-1).Result()
+	parked, err := a.Oldest(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("list parked tasks: %w", err)
 	}
-	waits := make([]*redis.StringCmd, len(entries))
+	waits := make([]*redis.StringCmd, len(parked))
 	_, err = a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, entry := range entries {
+		for n, z := range parked {
+			entry, _ := z.Member.(string)
 			t, _ := ParseEntry(entry) // what is no entry is no task
 			waits[n] = p.HGet(ctx, t.Hash(), WaitField)
 		}
@@ -75,4 +87,25 @@ func (a Awaited) Awaited(ctx context.Context, n int) ([]string, error) {
 	return slices.SortedFunc(maps.Keys(tasks), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tasks[b], tasks[a]), cmp.Compare(a, b))
 	}), nil
+}
+
+// Oldest returns the entries of the n tasks that were parked first, with when they were (us).
+func (e *Engine) Oldest(ctx context.Context, n int) ([]redis.Z, error) {
+	indexes := e.names.Indexes()
+	found := make([]*redis.ZSliceCmd, len(indexes))
+	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, index := range indexes {
+			found[i] = p.ZRangeWithScores(ctx, index, 0, int64(n)-1)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []redis.Z
+	for _, some := range found {
+		all = append(all, some.Val()...)
+	}
+	slices.SortStableFunc(all, func(a, b redis.Z) int { return cmp.Compare(a.Score, b.Score) })
+	return all[:min(n, len(all))], nil
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
@@ -18,9 +16,6 @@ var (
 	collectedScript = redis.NewScript(collectingSource)
 )
 
-// collectingKey returns the name of the mark of the task that collects a key among several.
-func collectingKey(key string) string { return "railtoken:collect:{" + rediswire.Encode(key) + "}" }
-
 // Collecting marks the keys of a task that collects them, so that no other task of this Redis collects one of them until
 // ended is called, or until limit. It reports false, and leaves no mark, if another task does so already or Redis does not
 // answer. A mark is no lock: it only saves keys from being idle.
@@ -28,7 +23,7 @@ func (e *Engine) Collecting(ctx context.Context, all []string, limit time.Durati
 	name, marks := rand.Text(), make([]*redis.BoolCmd, len(all))
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, key := range all {
-			marks[i] = pipe.SetNX(ctx, collectingKey(key), name, limit)
+			marks[i] = pipe.SetNX(ctx, e.names.collecting(key), name, limit)
 		}
 		return nil
 	})
@@ -39,7 +34,7 @@ func (e *Engine) Collecting(ctx context.Context, all []string, limit time.Durati
 	ended = func(ctx context.Context) {
 		calls := make([]scriptCall, len(all))
 		for i, key := range all {
-			calls[i] = scriptCall{collectedScript, []string{collectingKey(key)}, []any{name}}
+			calls[i] = scriptCall{collectedScript, []string{e.names.collecting(key)}, []any{name}}
 		}
 		e.pipeline(ctx, calls) // those that remain end by themselves
 	}

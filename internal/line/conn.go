@@ -24,7 +24,7 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 		opts.Logger = e.log
 	}
 	e.lookAfter()
-	opts.Beside = broker.Beside{Key: e.owed(), Due: e.idleLooks.due, None: e.idleLooks.none}
+	opts.Beside = broker.Beside{Key: OwedIn(e.names.start()), Due: e.idleLooks.due, None: e.idleLooks.none}
 	conn := broker.New(e.client, opts)
 	context.AfterFunc(e.closing, conn.Silence) // of a server that was not shut down, too
 	return conn

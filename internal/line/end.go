@@ -56,7 +56,7 @@ func (e *Engine) end(ctx context.Context, t Task, how ending) (what, run string,
 	end := ends.Mark{End: how.end, Queue: t.Queue, ID: t.ID, Run: rand.Text(), At: now}
 	args := []any{t.ID, how.added, now.Unix(), how.word, "", "", end.String(), how.end.Cause}
 	if how.only != "" {
-		args[4], args[5] = WaitersKey(how.only), SequenceKey(how.only)
+		args[4], args[5] = e.names.Waiters(how.only), e.names.Sequence(how.only)
 	}
 	reply, err := e.runSettled(ctx, endScript, keys, args...).StringSlice()
 	switch {
@@ -77,9 +77,9 @@ func (e *Engine) end(ctx context.Context, t Task, how ending) (what, run string,
 // left removes the entries of a task that has ended without a run, and wakes the task behind it. woken says that it may have been
 // woken.
 func (e *Engine) left(ctx context.Context, t Task, w Wait, mark string, woken bool) {
-	sets := []string{e.index}
+	sets := []string{e.names.Index(t.Queue)}
 	for _, key := range w.Keys {
-		sets = append(sets, WaitersKey(key))
+		sets = append(sets, e.names.Waiters(key))
 	}
 	for _, set := range sets {
 		if err := e.client.ZRem(ctx, set, t.Entry()).Err(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
@@ -30,6 +32,8 @@ type Options struct {
 	// Index names the sorted set of all parked tasks; railtoken:parked when empty. Tests that share a Redis use one
 	// each.
 	Index string
+	// Lanes are those of the tasks, on a Redis Cluster.
+	Lanes lanes.Lanes
 }
 
 // Engine parks tasks on keys and wakes them. It is safe for concurrent use.
@@ -41,8 +45,8 @@ type Engine struct {
 	inspect *asynq.Inspector
 	log     *slog.Logger
 	woken   func(Task)
-	steps   bool   // the keys may be on several nodes: a call is several scripts
-	index   string // the sorted set of all parked tasks
+	spread  bool // the keys may be on several nodes: see together
+	names   Names
 
 	mu        sync.Mutex
 	closed    bool
@@ -59,6 +63,7 @@ type Engine struct {
 	unserved  unservedQueues
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list
+	agreed    agreement
 
 	held  holdings.Set    // by tasks of the servers of this process
 	locks colocated.Locks // taken with the tasks of some types; may be nil
@@ -85,7 +90,10 @@ type unservedQueues struct {
 }
 
 // parkers are the Parkers of types of tasks. It is safe for concurrent use.
-type parkers struct{ byType sync.Map }
+type parkers struct {
+	byType sync.Map
+	names  Names
+}
 
 // IsNil reports whether a client is nil, or an interface with a nil pointer.
 func IsNil(client redis.UniversalClient) bool {
@@ -121,5 +129,14 @@ func (e *Engine) Tasks() *asynq.Inspector { return e.inspect }
 // Held returns what the tasks of this process hold at the moment.
 func (e *Engine) Held() *holdings.Set { return &e.held }
 
-// Index returns the name of the sorted set of all parked tasks.
-func (e *Engine) Index() string { return e.index }
+// Names returns the names of the lines.
+func (e *Engine) Names() Names { return e.names }
+
+// Together reports whether one script reaches a queue and all that belongs to some keys. Otherwise a call is several scripts.
+func (e *Engine) Together(queue string, keys ...string) bool {
+	if !e.spread {
+		return true
+	}
+	lane, ok := e.names.In(queue)
+	return ok && !slices.ContainsFunc(keys, func(key string) bool { return e.names.Of(key) != lane })
+}

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -72,7 +73,7 @@ func (e *Engine) Enqueue(
 	ctx context.Context, task *asynq.Task, o EnqueueOptions, opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	a := &enqueuing{EnqueueOptions: o, call: rand.Text()}
-	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, enqueuingKey{}, a), task, opts...)
+	info, err := e.send(ctx, a, task, opts)
 	switch {
 	case a.err != nil:
 		return nil, a.err
@@ -84,7 +85,7 @@ func (e *Engine) Enqueue(
 	park := o.ParkOptions
 	park.nonce, park.Attempt, park.unique = a.call, 0, a.unique
 	t := Task{Queue: info.Queue, ID: info.ID}
-	parked, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
+	parked, err := e.parkInSteps(ctx, t, e.names.Waiters(o.WaitFor), park)
 	if err != nil {
 		parked.Timer = park.RetryAfter
 		e.log.WarnContext(ctx, "an enqueued task is not among the waiters; its timer will bring it back", "error",
@@ -103,6 +104,7 @@ type enqueuing struct {
 	unique string // the task's uniqueness lock, if it has one
 	latest *Latest
 	placed Placed // with latest
+	into   string // the queue that it belongs into, if it is another than asynq was told
 	err    error
 }
 
@@ -111,6 +113,10 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 	a, ok := ctx.Value(enqueuingKey{}).(*enqueuing)
 	if !ok {
 		a = &enqueuing{call: rand.Text()}
+	}
+	if away, err := e.reroutes(a, sent); away || err != nil {
+		a.err = err
+		return failedCmd(ctx, cmp.Or(err, errRerouted))
 	}
 	if a.latest != nil {
 		return e.answerLatest(ctx, a, sent)
@@ -135,12 +141,12 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 	names := slices.Concat(sent.Keys, []string{t.Hash(), asynqwire.Pending(t.Queue), asynqwire.Retry(t.Queue)}, a.Locks)
 	mark := ""
 	if a.InOrder != "" && sent.Now() {
-		mark = SequenceKey(a.InOrder) + " enqueued"
+		mark = e.names.Sequence(a.InOrder) + " enqueued"
 	}
-	args := slices.Concat(sent.Args, []any{a.call, encoded(a.Keys), mark})
+	args := slices.Concat(sent.Args, []any{a.call, e.names.encoded(a.Keys), mark})
 	if a.WaitFor != "" {
 		encoded, _ := sent.Args[message].([]byte)
-		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.RetryAfter.Milliseconds(),
+		args = append(args, e.names.Waiters(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.RetryAfter.Milliseconds(),
 			a.ParkOptions.MaxAge.Milliseconds(),
 			deadlineOf(string(encoded)), a.ParkOptions.Foremost)
 	}

@@ -37,6 +37,9 @@ func (e *Engine) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	t, opts := named(opts)
+	if e.names.Count() > 0 {
+		t.Queue = e.inLane(t.Queue, []string{key})
+	}
 	info, err := e.enqueueInOrder(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
 	if err != nil {
 		err = fmt.Errorf("delayqueue: enqueue in sequence: %w", err)
@@ -93,7 +96,7 @@ func (e *Engine) enqueueInOrder(ctx context.Context, key string, t Task, task *a
 func (e *Engine) joinEnqueued(ctx context.Context, t Task, key string) error {
 	ctx, cancel := outlasting(ctx, afterCancel)
 	defer cancel()
-	if !e.steps {
+	if e.Together(t.Queue, key) {
 		_, err := e.join(ctx, t, key, JoinOptions{}, joined, 0, nil)
 		return err
 	}
@@ -102,7 +105,7 @@ func (e *Engine) joinEnqueued(ctx context.Context, t Task, key string) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	if fields != SequenceKey(key)+" enqueued" {
+	if fields != e.names.Sequence(key)+" enqueued" {
 		return nil
 	}
 	if _, err := e.join(ctx, t, key, JoinOptions{}, "1", 0, nil); err != nil {

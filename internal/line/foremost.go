@@ -68,7 +68,7 @@ func (e *Engine) olderThan(ctx context.Context, s holdings.Supersession) (older 
 	waiting := make([]*redis.StringSliceCmd, len(s.Keys))
 	if _, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range s.Keys {
-			waiting[i] = p.ZRangeByScore(ctx, WaitersKey(key), &redis.ZRangeBy{Min: "-inf", Max: "(0", Count: mostForemost})
+			waiting[i] = p.ZRangeByScore(ctx, e.names.Waiters(key), &redis.ZRangeBy{Min: "-inf", Max: "(0", Count: mostForemost})
 		}
 		return nil
 	}); err != nil {

@@ -36,7 +36,7 @@ func (e *Engine) IsFirst(ctx context.Context, t Task) bool {
 	if err != nil || key == "" {
 		return false
 	}
-	first, err := e.client.ZRange(ctx, WaitersKey(key), 0, 0).Result()
+	first, err := e.client.ZRange(ctx, e.names.Waiters(key), 0, 0).Result()
 	return err == nil && len(first) == 1 && first[0] == t.Entry()
 }
 

@@ -71,7 +71,7 @@ type Placed struct {
 
 // RecordOf returns the name of the record of the tasks of a group with these keys, which are sorted.
 func RecordOf(group string, keys []string) string {
-	sum := sha256.Sum256([]byte(strconv.Quote(group) + " " + encoded(keys)))
+	sum := sha256.Sum256([]byte(strconv.Quote(group) + " " + Names{}.encoded(keys)))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -121,7 +121,7 @@ func (r *Run) BeginLatest(ctx context.Context, header string) (by Task, err erro
 // again, and counts as one call that has lasted until then. It makes one call to Redis, and on a Cluster two.
 func (e *Engine) EnqueueLatest(ctx context.Context, task *asynq.Task, keys []string, l Latest, opts ...asynq.Option) (*asynq.TaskInfo, Placed, error) {
 	a := &enqueuing{EnqueueOptions: EnqueueOptions{Keys: keys}, call: rand.Text()[:callSize], latest: &l}
-	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, enqueuingKey{}, a), task, opts...)
+	info, err := e.send(ctx, a, task, opts)
 	switch {
 	case a.err != nil:
 		return nil, Placed{}, a.err
@@ -155,7 +155,7 @@ func (e *Engine) answerLatest(ctx context.Context, a *enqueuing, sent broker.Enq
 	}
 	record := latestKey(sent.Queue, a.latest.Record)
 	args := append([]any{withHeader(message, LatestHeader, latestHeader(record, sent.ID))}, sent.Args[1:]...)
-	args = append(args, a.call, encoded(a.Keys), sent.ID, at, a.latest.Quiet.Milliseconds(), a.latest.Most.Milliseconds(),
+	args = append(args, a.call, e.names.encoded(a.Keys), sent.ID, at, a.latest.Quiet.Milliseconds(), a.latest.Most.Milliseconds(),
 		(a.latest.Most + latestKept).Milliseconds(), deadlineOf(string(message)))
 	head := fmt.Sprintf("local K, A = %d, %d\n%s", len(sent.Keys), len(sent.Args), sent.Function())
 	script, ok := latestScripts.Load(head)
@@ -179,7 +179,7 @@ func (e *Engine) place(
 	keys := slices.Concat(sent.Keys, []string{
 		t.Hash(), asynqwire.Pending(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue), record,
 	})
-	if e.steps {
+	if e.spread {
 		other, err := e.client.HGet(ctx, record, newestField).Result()
 		switch {
 		case errors.Is(err, redis.Nil):

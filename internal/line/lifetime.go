@@ -1,7 +1,6 @@
 package line
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,7 +34,8 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	_, oneNode := client.(*redis.Client)
 	e := &Engine{
 		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
-		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
+		lastWakes: map[string]*lastWake{}, failed: failedHeads{}, spread: !oneNode, names: Names{opts.Lanes, opts.Index},
+		parkers: parkers{names: Names{Lanes: opts.Lanes}},
 		inspect: asynq.NewInspectorFromRedisClient(client), messages: subscription.New(client),
 	}
 	e.waiters = ends.NewWaiters(client, e.messages)

@@ -14,6 +14,15 @@ const (
 	TotalFull   = "total"
 )
 
+// mostParked returns how many tasks may be parked that are counted together, 0 for any number: with lanes, those of each lane
+// have their part of a limit on all tasks.
+func (e *Engine) mostParked(queue string, most int) int {
+	if _, ok := e.names.In(queue); ok {
+		return (most + e.names.Count() - 1) / e.names.Count()
+	}
+	return most
+}
+
 // fewPruned is how many waiters are checked when a limit is reached.
 const fewPruned = 3
 
@@ -26,10 +35,11 @@ func (e *Engine) Full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 	if maxWaiters == 0 && maxTotal == 0 {
 		return "", nil
 	}
+	maxTotal = e.mostParked(t.Queue, maxTotal)
 	full, err := e.full(ctx, t, key, maxWaiters, maxTotal)
 	if err == nil && full != "" {
 		// Some waiters may have been deleted or archived by hand: a few are checked.
-		if err = e.pruneSome(ctx, WaitersKey(key), full); err == nil {
+		if err = e.pruneSome(ctx, t, e.names.Waiters(key), full); err == nil {
 			full, err = e.full(ctx, t, key, maxWaiters, maxTotal)
 		}
 	}
@@ -43,8 +53,8 @@ func (e *Engine) full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 	var waiters, total *redis.IntCmd
 	var waits, counts *redis.FloatCmd
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		waiters, total = pipe.ZCard(ctx, WaitersKey(key)), pipe.ZCard(ctx, e.index)
-		waits, counts = pipe.ZScore(ctx, WaitersKey(key), t.Entry()), pipe.ZScore(ctx, e.index, t.Entry())
+		waiters, total = pipe.ZCard(ctx, e.names.Waiters(key)), pipe.ZCard(ctx, e.names.Index(t.Queue))
+		waits, counts = pipe.ZScore(ctx, e.names.Waiters(key), t.Entry()), pipe.ZScore(ctx, e.names.Index(t.Queue), t.Entry())
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // Nil: it does not wait yet
@@ -61,8 +71,8 @@ func (e *Engine) full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 }
 
 // pruneSome checks a few of the waiters of a key or of the index, and removes those that are gone.
-func (e *Engine) pruneSome(ctx context.Context, waiters, full string) error {
-	few := e.client.ZRange(ctx, e.index, 0, fewPruned-1)
+func (e *Engine) pruneSome(ctx context.Context, t Task, waiters, full string) error {
+	few := e.client.ZRange(ctx, e.names.Index(t.Queue), 0, fewPruned-1)
 	if full == WaitersFull {
 		few = e.client.ZRandMember(ctx, waiters, fewPruned)
 	}

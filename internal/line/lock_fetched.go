@@ -16,22 +16,22 @@ const lockMost = time.Second
 // tasks. It calls locked for each of these tasks later, from other goroutines, and returns the others. Of tasks with the same
 // keys, one that was woken comes first, and then those that were fetched first.
 func (e *tasks) Lock(all []broker.Fetched, locked func(broker.Fetched)) (others []broker.Fetched) {
-	if e.locks != nil {
+	if e.locks != nil && !e.spread {
 		return all // the scripts do it
 	}
 	same := map[string][]broker.Fetched{} // by their keys
 	var order []string
 	for _, f := range all {
 		kind := textOf(f.Message, typeField)
-		ttl, _ := e.types.TTL(kind)
-		if ttl == 0 || passed(deadlineOf(f.Message), time.Now()) {
+		ttl, inOrder := e.types.TTL(kind)
+		if ttl == 0 || e.locks != nil && (inOrder != "" || f.Taken != nil || f.Refused != nil) || passed(deadlineOf(f.Message), time.Now()) {
 			others = append(others, f)
 			continue
 		}
 		if f.Recorded == "" {
 			f.Recorded = e.parkers.keysNow(f.Message)
 		}
-		if len(decoded(f.Recorded)) == 0 {
+		if keys := decoded(f.Recorded); len(keys) == 0 || e.locks != nil && (*Engine)(e).Together(f.Queue, keys...) {
 			others = append(others, f)
 			continue
 		}

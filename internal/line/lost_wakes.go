@@ -45,7 +45,7 @@ func (e *Engine) followUp(c call, w Woken) bool {
 	f.changes++
 	changes := f.changes
 	f.timer.Reset(f.wait)
-	if e.steps && w.Left > 0 && len(w.Tasks) > 0 { // on one node the script has noted it
+	if w.inSteps && w.Left > 0 && len(w.Tasks) > 0 { // otherwise the script has noted it
 		e.pending.Go(func() {
 			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
 			defer cancel()
@@ -135,7 +135,7 @@ func (e *Engine) haveCome(ctx context.Context, key string, tasks []Task) (came b
 		case state == "active":
 			return true, nil, nil
 		case state == "retry":
-			err := e.client.ZScore(ctx, WaitersKey(key), t.Entry()).Err()
+			err := e.client.ZScore(ctx, e.names.Waiters(key), t.Entry()).Err()
 			if err == nil {
 				return true, nil, nil
 			}

@@ -1,19 +1,73 @@
 package line
 
 import (
+	"cmp"
 	"strings"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
-// ParkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
-const ParkedIndex = "railtoken:parked"
+const (
+	parkedIndex     = "railtoken:parked"
+	waitersPrefix   = "railtoken:waiters:{"
+	sequencePrefix  = "railtoken:sequence:{"
+	collectingStart = "railtoken:collect:{"
+)
 
-// waitersPrefix begins the names of all sets of waiters.
-const waitersPrefix = "railtoken:waiters:{"
+// Names are the names of lines. With lanes, those of a key are in the slot of its lane.
+type Names struct {
+	lanes.Lanes
+	index string // begins the names of the indexes; railtoken:parked when empty
+}
 
-// WaitersKey returns the name of the sorted set of a key's waiters.
-func WaitersKey(key string) string { return waitersPrefix + rediswire.Encode(key) + "}" }
+// NamesIn returns the names of lines in lanes.
+func NamesIn(l lanes.Lanes) Names { return Names{Lanes: l} }
+
+// Waiters returns the name of the sorted set of a key's waiters.
+func (n Names) Waiters(key string) string { return waitersPrefix + n.Encode(key) + "}" }
+
+// Sequence returns the name of the sorted set of the tasks that wait for a key or hold it, in order of arrival.
+func (n Names) Sequence(key string) string { return sequencePrefix + n.Encode(key) + "}" }
+
+// collecting returns the name of the mark of the task that collects a key among several.
+func (n Names) collecting(key string) string { return collectingStart + n.Encode(key) + "}" }
+
+// Index returns the name of the sorted set of all parked tasks of a queue: those of its lane, or of all queues without one.
+// The score of an entry is when it was last parked (us).
+func (n Names) Index(queue string) string {
+	if lane, ok := n.In(queue); ok {
+		return n.indexIn(lane)
+	}
+	return n.start()
+}
+
+// Indexes returns the names of all sets of parked tasks.
+func (n Names) Indexes() []string {
+	all := []string{n.start()}
+	for lane := range n.Count() {
+		all = append(all, n.indexIn(lane))
+	}
+	return all
+}
+
+func (n Names) start() string { return cmp.Or(n.index, parkedIndex) }
+
+func (n Names) indexIn(lane int) string { return n.start() + ":{" + n.Tag(lane) + "}" }
+
+// indexOf returns the name of the index in the slot of a key.
+func (n Names) indexOf(key string) string {
+	if n.Count() == 0 {
+		return n.start()
+	}
+	return n.indexIn(n.Of(key))
+}
+
+// owed returns the name of the sorted set of the keys for which a wake is owed, in the slot of a key: see owe.lua.
+func (n Names) owed(key string) string { return OwedIn(n.indexOf(key)) }
+
+// OwedIn returns the name of the sorted set of the keys for which a wake is owed, beside an index.
+func OwedIn(index string) string { return index + ":owed" }
 
 // KeyOf returns the key of a set of waiters.
 func KeyOf(waiters string) (string, bool) {
@@ -26,12 +80,6 @@ func KeyOf(waiters string) (string, bool) {
 // SequenceField is the field of asynq's hash of a task that names its sequence: see head.lua.
 const SequenceField = "railtoken:sequence"
 
-// sequencePrefix begins the names of all sequences.
-const sequencePrefix = "railtoken:sequence:{"
-
-// SequenceKey returns the name of the sorted set of the tasks that wait for a key or hold it, in order of arrival.
-func SequenceKey(key string) string { return sequencePrefix + rediswire.Encode(key) + "}" }
-
 // SequenceOf returns the key of the sequence that a task's record names: see head.lua.
 func SequenceOf(mark string) (string, bool) {
 	name, _, _ := strings.Cut(mark, " ")
@@ -42,10 +90,10 @@ func SequenceOf(mark string) (string, bool) {
 }
 
 // encoded returns keys as they are recorded: separated by blanks, each encoded as in the name of its lock.
-func encoded(all []string) string {
+func (n Names) encoded(all []string) string {
 	parts := make([]string, len(all))
 	for i, key := range all {
-		parts[i] = rediswire.Encode(key)
+		parts[i] = n.Encode(key)
 	}
 	return strings.Join(parts, " ")
 }

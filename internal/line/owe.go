@@ -27,12 +27,9 @@ const (
 	owedLater = 10 * time.Second
 )
 
-// owed is the name of the sorted set of the keys for which a wake is owed: see owe.lua.
-func (e *Engine) owed() string { return e.index + ":owed" }
-
 // owe notes that a wake is owed for a key. A server looks after it once the time in is over.
 func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
-	err := e.step(ctx, oweStep, e.owed(), WaitersKey(key), 1, in.Milliseconds()).Err()
+	err := e.step(ctx, oweStep, e.names.owed(key), e.names.Waiters(key), 1, in.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) { // it returns nothing
 		return nil
 	}
@@ -42,7 +39,7 @@ func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
 // paid notes that a wake is not owed any more for which a note says that somebody looks after it at a time. A later note is
 // that of another wake, and stays.
 func (e *Engine) paid(ctx context.Context, key string, at time.Time) error {
-	return e.step(ctx, paidStep, e.owed(), WaitersKey(key), time.Until(at).Milliseconds()+1).Err()
+	return e.step(ctx, paidStep, e.names.owed(key), e.names.Waiters(key), time.Until(at).Milliseconds()+1).Err()
 }
 
 // Watch has the waiters of key looked after until one of them is woken, whichever processes end meanwhile. Call it when a

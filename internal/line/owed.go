@@ -72,12 +72,21 @@ func failing(err error) bool {
 }
 
 // payOwed looks for keys for which a wake is owed, and wakes the next task of each. If there are none, it makes one call to
-// Redis.
+// Redis, and one more for each lane.
 func (e *Engine) payOwed(ctx context.Context) error {
-	if n, err := e.client.ZCard(ctx, e.owed()).Result(); err != nil || n == 0 {
+	var errs []error
+	for _, index := range e.names.Indexes() {
+		errs = append(errs, e.payOwedIn(ctx, OwedIn(index)))
+	}
+	return errors.Join(errs...)
+}
+
+// payOwedIn looks at one set of keys.
+func (e *Engine) payOwedIn(ctx context.Context, owed string) error {
+	if n, err := e.client.ZCard(ctx, owed).Result(); err != nil || n == 0 {
 		return err
 	}
-	r := replyOf(owedScript.Run(ctx, e.client, []string{e.owed()}, owedAfter.Milliseconds(), owedMost))
+	r := replyOf(owedScript.Run(ctx, e.client, []string{owed}, owedAfter.Milliseconds(), owedMost))
 	at := time.Now().Add(owedAfter)
 	now := int64(r.number())
 	var due []string
@@ -100,7 +109,7 @@ func (e *Engine) payOwed(ctx context.Context) error {
 			soon = append(soon, key)
 		}
 	}
-	return errors.Join(err, e.lookSoon(ctx, now, soon))
+	return errors.Join(err, e.lookSoon(ctx, owed, now, soon))
 }
 
 // pay wakes the next task of a key, unless the head of its sequence has failed and keeps its position. A note says that
@@ -164,17 +173,17 @@ func (e *Engine) stillFailed(ctx context.Context, all []string) (failed, others 
 	return failed, others
 }
 
-// lookSoon has keys looked at again in headLook, sooner than owedAfter. now is the time of the server (ms).
-func (e *Engine) lookSoon(ctx context.Context, now int64, all []string) error {
+// lookSoon has keys of a set looked at again in headLook, sooner than owedAfter. now is the time of the server (ms).
+func (e *Engine) lookSoon(ctx context.Context, owed string, now int64, all []string) error {
 	if len(all) == 0 {
 		return nil
 	}
 	at := make([]redis.Z, len(all))
 	for i, key := range all {
-		at[i] = redis.Z{Score: float64(now + headLook.Milliseconds()), Member: WaitersKey(key)}
+		at[i] = redis.Z{Score: float64(now + headLook.Milliseconds()), Member: e.names.Waiters(key)}
 	}
 	for some := range slices.Chunk(at, owedMost) {
-		if err := e.client.ZAddArgs(ctx, e.owed(), redis.ZAddArgs{XX: true, LT: true, Members: some}).Err(); err != nil {
+		if err := e.client.ZAddArgs(ctx, owed, redis.ZAddArgs{XX: true, LT: true, Members: some}).Err(); err != nil {
 			return err
 		}
 	}

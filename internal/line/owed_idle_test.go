@@ -38,7 +38,7 @@ func TestAnIdleServerAsksForOwedWakesInPassing(t *testing.T) {
 			t.Errorf("an idle server has asked %d times more", n)
 		}
 		was := asked.times.Load()
-		if err := client.ZAdd(t.Context(), "railtoken:parked:owed", redis.Z{Score: 1e15, Member: line.WaitersKey("k")}).Err(); err != nil {
+		if err := client.ZAdd(t.Context(), "railtoken:parked:owed", redis.Z{Score: 1e15, Member: line.Names{}.Waiters("k")}).Err(); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(10 * time.Second)

@@ -35,16 +35,16 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	if opts.nonce == "" {
 		opts.nonce = rand.Text()
 	}
-	if e.steps {
-		return e.parkInSteps(ctx, t, WaitersKey(key), opts)
+	if !e.Together(t.Queue, append(opts.Also[:len(opts.Also):len(opts.Also)], key)...) {
+		return e.parkInSteps(ctx, t, e.names.Waiters(key), opts)
 	}
 	there := Task{Queue: opts.Queue, ID: t.ID}
 	names := slices.Concat(t.ended()[:4], []string{
-		cmp.Or(opts.unique, t.Hash()), WaitersKey(key), e.index, SequenceKey(key), asynqwire.Pending(t.Queue),
+		cmp.Or(opts.unique, t.Hash()), e.names.Waiters(key), e.names.Index(t.Queue), e.names.Sequence(key), asynqwire.Pending(t.Queue),
 	})
 	args := []any{
 		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.deadline,
-		opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
+		opts.Attempt, opts.MaxWaiters, e.mostParked(t.Queue, opts.MaxTotal),
 		opts.idle(), opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
 	}
 	if opts.Queue == "" || opts.Queue == t.Queue {
@@ -53,7 +53,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		names = append(names, there.Hash(), asynqwire.Retry(there.Queue))
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds(), flag(opts.Own), opts.further(), encoded(opts.Record), opts.Foremost)
+	args = append(args, opts.Waited.Microseconds(), flag(opts.Own), opts.further(e.names), e.names.encoded(opts.Record), opts.Foremost)
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}

@@ -84,8 +84,8 @@ const fetchedLease = 25 * time.Second
 // parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *broker.Parking {
 	// The keys of that script are not those that the functions expect.
-	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for, head_look, lost_after, left_after = {}, %q, %q, %d, %d, %d, %d, %d\n",
-		e.index, e.owed(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), headLook.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
+	constants := fmt.Sprintf("local KEYS, parked, idle_waiters, owed_for, head_look, lost_after, left_after = {}, %q, %d, %d, %d, %d, %d\n",
+		e.names.start(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), headLook.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
 	return &broker.Parking{
 		Source:   constants + composed("return park, wakeReleased, parse, leaveWaiters, admit, begin, depart"),
 		Unserved: e.notFetched, Parked: (*tasks)(e).parkedAtFetch,

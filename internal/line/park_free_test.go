@@ -48,7 +48,7 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 					t.Errorf("for the key %s wait %v", key, got)
 				}
 			}
-			if for1, _ := waitOf(t, r.Client, task).Key(); free && (for1 != freed || r.Client.HGet(t.Context(), task.Hash(), "railtoken:waiters").Val() != line.WaitersKey(freed)) {
+			if for1, _ := waitOf(t, r.Client, task).Key(); free && (for1 != freed || r.Client.HGet(t.Context(), task.Hash(), "railtoken:waiters").Val() != line.Names{}.Waiters(freed)) {
 				t.Errorf("it comes for %s, want %s", for1, freed)
 			}
 			if n, err := r.inspector().Count(t.Context()); err != nil || (n == 0) != free {

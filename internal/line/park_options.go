@@ -117,11 +117,11 @@ func flag(set bool) string {
 }
 
 // further returns Also as the scripts are told: see awaits in task.lua.
-func (o ParkOptions) further() string {
+func (o ParkOptions) further(n Names) string {
 	if len(o.Also) == 0 {
 		return ""
 	}
-	return " " + encoded(o.Also)
+	return " " + n.encoded(o.Also)
 }
 
 // withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.

@@ -37,7 +37,7 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts Pa
 			return Parked{}, err
 		}
 	}
-	entered, err := e.enter(ctx, t, n.now, opts.MaxTotal, ttl)
+	entered, err := e.enter(ctx, t, n.now, e.mostParked(t.Queue, opts.MaxTotal), ttl)
 	if err != nil {
 		return Parked{}, err
 	}
@@ -85,7 +85,7 @@ func (e *Engine) joinFurther(ctx context.Context, t Task, n suspended, opts Park
 	}
 	joins := make([]scriptCall, len(opts.Also))
 	for i, key := range opts.Also {
-		joins[i] = scriptCall{joinStep, []string{WaitersKey(key)}, n.joins(t, opts)}
+		joins[i] = scriptCall{joinStep, []string{e.names.Waiters(key)}, n.joins(t, opts)}
 	}
 	for _, reply := range e.pipeline(ctx, joins) {
 		r := replyOf(reply)
@@ -116,7 +116,7 @@ func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOp
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late),
 		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
-		opts.deadline, flag(opts.Own), opts.further(), opts.Foremost))
+		opts.deadline, flag(opts.Own), opts.further(e.names), opts.Foremost))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()
@@ -153,12 +153,13 @@ func (e *Engine) lengthenTimer(
 
 // enter adds a task to the index of all parked tasks, and reports whether there was room.
 func (e *Engine) enter(ctx context.Context, t Task, now string, most int, ttl int64) (bool, error) {
+	index := e.names.Index(t.Queue)
 	for look := 0; ; look++ {
-		others, err := e.step(ctx, enterStep, e.index, t.Entry(), now, most, ttl).StringSlice()
+		others, err := e.step(ctx, enterStep, index, t.Entry(), now, most, ttl).StringSlice()
 		if err != nil || len(others) == 0 || look == 1 {
 			return len(others) == 0, err
 		}
-		if err := e.prune(ctx, e.index, others); err != nil {
+		if err := e.prune(ctx, index, others); err != nil {
 			return false, err
 		}
 	}
@@ -199,7 +200,7 @@ func (e *Engine) prune(ctx context.Context, setKey string, entries []string) err
 	}
 	for i, reply := range e.pipeline(ctx, looks) {
 		ended, err := reply.Bool()
-		for _, set := range []string{setKey, e.index} {
+		for _, set := range []string{setKey, e.names.Index(taskOf(entries[i]).Queue)} {
 			if err == nil && ended {
 				err = e.client.ZRem(ctx, set, entries[i]).Err()
 			}
@@ -216,7 +217,7 @@ func (e *Engine) refuse(ctx context.Context, t Task, setKey string, n suspended,
 	r := replyOf(e.step(ctx, discardStep, setKey, t.Entry()))
 	waiters, err := r.number(), r.err
 	if err == nil {
-		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
+		err = e.client.ZRem(ctx, e.names.Index(t.Queue), t.Entry()).Err()
 	}
 	if err == nil {
 		err = e.step(ctx, standStep, t.Hash(), "", n.First.UnixMicro()).Err()

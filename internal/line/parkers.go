@@ -76,7 +76,7 @@ func (p *parkers) keysIn(message string) string {
 	if find == nil || t == nil {
 		return ""
 	}
-	return encoded(find(t))
+	return p.names.encoded(find(t))
 }
 
 // keysNow does what keysIn does, on a goroutine of its own: a function of users may end that.

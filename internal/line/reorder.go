@@ -28,12 +28,12 @@ func (e *Engine) Reorder(ctx context.Context, key string, t Task, first bool) (b
 	if first {
 		where = "first"
 	}
-	place, err := reorderScript.Run(ctx, e.client, []string{WaitersKey(key)}, t.Entry(), where).Text()
+	place, err := reorderScript.Run(ctx, e.client, []string{e.names.Waiters(key)}, t.Entry(), where).Text()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
 	if err == nil {
-		err = setPositionScript.Run(ctx, e.client, []string{t.Hash()}, WaitersKey(key), place).Err()
+		err = setPositionScript.Run(ctx, e.client, []string{t.Hash()}, e.names.Waiters(key), place).Err()
 	}
 	return true, err
 }

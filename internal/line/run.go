@@ -96,7 +96,7 @@ func (r *Run) Met(attempt int) Conflict {
 
 // InSequence reports whether the task was in the sequence of a key when it was fetched.
 func (r *Run) InSequence(key string) bool {
-	return r != nil && strings.HasPrefix(r.sequence, SequenceKey(key)+" ")
+	return r != nil && strings.HasPrefix(r.sequence, r.queue.names.Sequence(key)+" ")
 }
 
 // ByTimer reports whether the task has waited and was brought back by its timer.
@@ -222,7 +222,7 @@ func (e *tasks) runOf(f broker.Fetched) *Run {
 		tries: w.Attempt, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded,
 	}
 	if key, ok := w.Key(); ok && f.Woken && !w.Own {
-		r.owes = WaitersKey(key)
+		r.owes = r.queue.names.Waiters(key)
 	}
 	return r
 }

@@ -38,7 +38,7 @@ func (r *Run) Took(keys []string, more bool) {
 	if r.owes == "" {
 		return
 	}
-	if slices.ContainsFunc(keys, func(key string) bool { return WaitersKey(key) == r.owes }) {
+	if slices.ContainsFunc(keys, func(key string) bool { return r.queue.names.Waiters(key) == r.owes }) {
 		r.owes = ""
 	} else if !more {
 		r.passWake()

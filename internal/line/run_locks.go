@@ -32,7 +32,7 @@ func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker
 	switch {
 	case r == nil:
 	case r.recorded == "" && parker.Keys() == nil:
-	case r.recorded == "", r.recorded == encoded(keys):
+	case r.recorded == "", r.recorded == r.queue.names.encoded(keys):
 		wait := r.queue.parkers.learn(kind, parker).Wait()
 		wait.Order = parker.Wait().Order
 		r.queue.types.Learn(kind, ttl, wait)
@@ -70,7 +70,7 @@ func (r *Run) Reject(ctx context.Context, held colocated.Held, taken *colocated.
 // Outdated removes the record of the task's keys if its handler locks others, as after asynq's UpdateTaskPayload. With the
 // record, the task's next fetch would wait for the old keys again.
 func (r *Run) Outdated(ctx context.Context, keys []string) {
-	if r != nil && r.recorded != "" && r.recorded != encoded(keys) {
+	if r != nil && r.recorded != "" && r.recorded != r.queue.names.encoded(keys) {
 		_ = r.queue.client.HDel(ctx, r.task.Hash(), "railtoken:keys").Err() // the next run tries again
 	}
 }
@@ -108,10 +108,10 @@ type ReleaseOptions struct {
 
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
 // Unless the work is committed, a success does not count if the lease was lost by then: the task runs again. Release
-// reports false, and does nothing, if the caller must release the lease: Defer has returned nil, the run is over, or its
-// task waits for a key.
+// reports false, and does nothing, if the caller must release the lease: Defer has returned nil, the run is over, its
+// task waits for a key, or a key is in another lane.
 func (r *Run) Release(opts ReleaseOptions) bool {
-	if r == nil || r.queue.locks == nil || !r.current() {
+	if r == nil || r.queue.locks == nil || !r.queue.Together(r.task.Queue, opts.Keys...) || !r.current() {
 		return false
 	}
 	r.mu.Lock()

@@ -89,9 +89,11 @@ type departure struct {
 // another server: an entry that stays there counts until a later check finds that it is gone.
 func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone []member) (d departure, err error) {
 	args := append([]any{looks, leaver}, pairsOf(gone)...)
-	names := []string{SequenceKey(key), WaitersKey(key)}
-	if !e.steps {
-		names = append(names, e.index)
+	names := []string{e.names.Sequence(key), e.names.Waiters(key)}
+	index := e.names.indexOf(key)
+	inOne := !e.spread || e.names.Count() > 0 // the index is in the slot of the key
+	if inOne {
+		names = append(names, index)
 	}
 	r := replyOf(sequenceRemoveScript.Run(ctx, e.client, names, args...))
 	parked, out, begun := r.number(), r.number(), r.yes()
@@ -100,10 +102,12 @@ func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone
 	if r.err != nil {
 		return d, r.err
 	}
-	if out > 0 && e.steps {
-		if err := e.client.ZRem(ctx, e.index, entriesOf(gone)...).Err(); err != nil {
-			e.log.WarnContext(ctx,
-				"a task that no longer waits still counts as parked, until it is found to be gone", "error", err)
+	for i := 0; out > 0 && i < len(gone); i++ {
+		if of := e.names.Index(taskOf(gone[i].entry).Queue); of != index || !inOne {
+			if err := e.client.ZRem(ctx, of, gone[i].entry).Err(); err != nil {
+				e.log.WarnContext(ctx,
+					"a task that no longer waits still counts as parked, until it is found to be gone", "error", err)
+			}
 		}
 	}
 	return departure{parked, begun, waits, front}, nil

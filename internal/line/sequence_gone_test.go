@@ -131,11 +131,11 @@ func TestATaskThatLeavesItsSequenceWaitsNoLonger(t *testing.T) {
 		t.Errorf("left %+v, want %v and 2 parked", left, want)
 	}
 	for _, task := range tasks[:2] {
-		if n := r.Client.ZScore(t.Context(), line.ParkedIndex, entry(task)); n.Err() == nil {
+		if n := r.Client.ZScore(t.Context(), line.Names{}.Index(""), entry(task)); n.Err() == nil {
 			t.Errorf("%s still counts among the parked tasks", task)
 		}
 	}
-	if got := r.Client.ZCard(t.Context(), line.ParkedIndex).Val(); got != 2 {
+	if got := r.Client.ZCard(t.Context(), line.Names{}.Index("")).Val(); got != 2 {
 		t.Errorf("%d tasks count as parked, want the 2 that are", got)
 	}
 	begin(tasks[2])

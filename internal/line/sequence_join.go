@@ -45,7 +45,7 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 		if gone = entry.front; live > 0 {
 			gone = gone[:live]
 		}
-		if e.steps {
+		if !e.Together(t.Queue, key) {
 			how = "0"
 		}
 		looks = goneBatch
@@ -77,10 +77,10 @@ func howOf(opts JoinOptions) string {
 // enlist notes in a task's hash that it is in the sequence of key, as a step of its own on a Cluster. It returns what
 // sequence_join.lua is told of it. The note comes first: an entry whose task does not name the sequence is left over.
 func (e *Engine) enlist(ctx context.Context, t Task, key, how string) (string, error) {
-	if !e.steps {
+	if e.Together(t.Queue, key) {
 		return how, nil
 	}
-	r := replyOf(e.step(ctx, enlistStep, t.Hash(), SequenceKey(key), how))
+	r := replyOf(e.step(ctx, enlistStep, t.Hash(), e.names.Sequence(key), how))
 	_, fresh := r.text(), r.number()
 	if r.err != nil {
 		return "", fmt.Errorf("delayqueue: task %s joins the sequence: %w", t, r.err)
@@ -92,9 +92,10 @@ func (e *Engine) enlist(ctx context.Context, t Task, key, how string) (string, e
 func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions, how string, looks int,
 	gone []member,
 ) (at entry, err error) {
-	names := []string{SequenceKey(key), WaitersKey(key)}
-	if !e.steps {
-		names = append(names, t.Hash(), e.index)
+	names := []string{e.names.Sequence(key), e.names.Waiters(key)}
+	together := e.Together(t.Queue, key)
+	if together {
+		names = append(names, t.Hash(), e.names.Index(t.Queue))
 	}
 	before := ""
 	if !opts.At.IsZero() {
@@ -105,8 +106,8 @@ func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions,
 	at.ahead, at.at, at.made, at.parked = r.number(), r.moment(), r.yes(), r.yes()
 	at.firstAt, at.firstParked, at.firstBegun = r.moment(), r.yes(), r.yes()
 	at.front = r.members()
-	if err = r.err; err == nil && at.parked && e.steps {
-		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
+	if err = r.err; err == nil && at.parked && !together {
+		err = e.client.ZRem(ctx, e.names.Index(t.Queue), t.Entry()).Err()
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("delayqueue: task %s joins the sequence: %w", t, err)

@@ -180,7 +180,7 @@ func TestATaskThatComesBackTakesItsFormerPosition(t *testing.T) {
 func TestASequenceLivesAsLongAsItsTasks(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
-		a, b, name := r.Delayed("a"), r.Delayed("b"), line.SequenceKey(r.key("k"))
+		a, b, name := r.Delayed("a"), r.Delayed("b"), line.Names{}.Sequence(r.key("k"))
 		r.joins(a, "k", 1)
 		if err := r.Client.PExpire(t.Context(), name, time.Hour).Err(); err != nil { // as earlier versions did
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func (e *Engine) look(ctx context.Context, key string, members []member) ([]task
 			names = append(names, asynqwire.Lease(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue))
 		}
 		calls[i] = scriptCall{headStep, names, []any{
-			SequenceKey(key), t.ID, now.UnixNano(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
+			e.names.Sequence(key), t.ID, now.UnixNano(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
 		}}
 	}
 	for i, cmd := range e.pipeline(ctx, calls) {

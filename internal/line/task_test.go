@@ -19,7 +19,7 @@ func FuzzKeyOf(f *testing.F) {
 	f.Add("order:1")
 	f.Add("{}\x00%")
 	f.Fuzz(func(t *testing.T, key string) {
-		if got, ok := KeyOf(WaitersKey(key)); !ok || got != key {
+		if got, ok := KeyOf(Names{}.Waiters(key)); !ok || got != key {
 			t.Fatalf("%q comes back as %q, %v", key, got, ok)
 		}
 	})

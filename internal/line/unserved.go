@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 )
 
 const (
@@ -81,7 +82,7 @@ func (e *Engine) findUnserved(ctx context.Context, s *unservedQueues) (unserved,
 	for _, queue := range queues.Val() {
 		serve, open := false, false
 		for _, server := range s.working {
-			weight, ok := server.Queues[queue]
+			weight, ok := server.Queues[e.baseOf(queue)]
 			serve = serve || ok
 			open = open || ok && !slices.ContainsFunc(busy, func(other string) bool {
 				return server.StrictPriority && server.Queues[other] > weight
@@ -103,8 +104,10 @@ func (e *Engine) findBusy(ctx context.Context, servers []*asynq.ServerInfo) (bus
 		for _, server := range servers {
 			for queue := range server.Queues {
 				if server.StrictPriority && pending[queue] == nil {
-					pending[queue] = pipe.LLen(ctx, asynqwire.Pending(queue))
-					paused[queue] = pipe.Exists(ctx, asynqwire.Paused(queue))
+					for _, one := range e.names.Queues(queue) {
+						pending[one] = pipe.LLen(ctx, asynqwire.Pending(one))
+						paused[one] = pipe.Exists(ctx, asynqwire.Paused(one))
+					}
 				}
 			}
 		}
@@ -112,10 +115,19 @@ func (e *Engine) findBusy(ctx context.Context, servers []*asynq.ServerInfo) (bus
 	})
 	for queue, tasks := range pending {
 		if tasks.Val() > 0 && paused[queue].Val() == 0 {
-			busy = append(busy, queue)
+			busy = append(busy, e.baseOf(queue))
 		}
 	}
 	return busy, err
+}
+
+// baseOf returns the queue that a server names in asynq's list if it works on a queue: with lanes, that is the queue without its
+// lane.
+func (e *Engine) baseOf(queue string) string {
+	if _, ok := e.names.In(queue); ok {
+		return lanes.Base(queue)
+	}
+	return queue
 }
 
 // knownUnserved returns the queues of which no server fetched tasks when the list was last read, and how many of them

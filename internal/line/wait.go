@@ -71,5 +71,5 @@ func (w Wait) String() string {
 		first = w.First.UnixMicro()
 	}
 	return strings.TrimSuffix(fmt.Sprint(w.Attempt, w.Deadline, w.Place-first, w.Count, first, w.RetryAfter.Milliseconds(),
-		number(w.Own)+2*number(w.freed))+" "+encoded(w.Keys), " ")
+		number(w.Own)+2*number(w.freed))+" "+Names{}.encoded(w.Keys), " ")
 }

@@ -8,7 +8,7 @@ import (
 
 func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 	c := call{
-		target: target, waiters: WaitersKey(target.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
+		target: target, waiters: e.names.Waiters(target.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
 	}
 	if opts.Leaver != (Task{}) {
 		c.leaver = opts.Leaver.Entry()
@@ -28,20 +28,24 @@ func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 // wakeEach makes several wakes at once.
 func (e *Engine) wakeEach(ctx context.Context, calls []call) []KeyWoken {
 	all := make([]KeyWoken, len(calls))
-	if !e.steps {
-		e.wakeAtOnce(ctx, calls, all)
-		return all
+	inSteps := make([]int, len(calls))
+	for i := range calls {
+		inSteps[i] = i
+	}
+	if !e.spread || e.names.Count() > 0 {
+		inSteps = e.wakeAtOnce(ctx, calls, all)
 	}
 	var wakes sync.WaitGroup
-	for i, c := range calls {
-		wakes.Go(func() { all[i].Woken, all[i].Err = e.wakeInSteps(ctx, c) })
+	for _, i := range inSteps {
+		wakes.Go(func() { all[i].Woken, all[i].Err = e.wakeInSteps(ctx, calls[i]) })
 	}
 	wakes.Wait()
 	return all
 }
 
-// wakeAtOnce runs wake.lua for each call, and again for those that have no answer yet. It checks each waiter once.
-func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
+// wakeAtOnce runs wake.lua for each call, and again for those that have no answer yet. It checks each waiter once. It returns
+// the calls that it leaves to steps: one of their waiters is in another lane than the key, or a slot moves.
+func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) (inSteps []int) {
 	now, offsets := time.Now().UnixNano(), make([]int, len(calls))
 	open := make([]int, len(calls))
 	for i := range open {
@@ -52,7 +56,7 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
 		for n, i := range open {
 			c := calls[i]
 			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope), owedAfter.Milliseconds()}
-			scripts[n] = scriptCall{wakeScript, []string{c.waiters, e.index, e.owed()}, append(args, anys(c.held)...)}
+			scripts[n] = scriptCall{wakeScript, e.wakeKeys(c), append(args, anys(c.held)...)}
 		}
 		replies, again := e.pipeline(ctx, scripts), open[:0]
 		for n, i := range open {
@@ -63,8 +67,24 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
 				again = append(again, i)
 				continue
 			}
+			if e.spread && (outcome == "apart" || moving(r.err)) {
+				inSteps = append(inSteps, i)
+				continue
+			}
 			all[i] = KeyWoken{Woken{Tasks: tasksOf(r.texts(len(r.rest))), Left: left, gone: outcome == "gone"}, r.err}
 		}
 		open = again
 	}
+	return inSteps
+}
+
+// wakeKeys returns the keys of wake.lua. On a Cluster one of them never exists: then Redis refuses the script before it begins
+// while the slot moves, although the script names only there the hashes of the tasks that it wakes.
+func (e *Engine) wakeKeys(c call) []string {
+	index := e.names.indexOf(c.target.key)
+	keys := []string{c.waiters, index, OwedIn(index)}
+	if e.spread {
+		keys = append(keys, index+":never")
+	}
+	return keys
 }

@@ -110,7 +110,7 @@ func (h *holder) rewait(id string, w line.Wait) {
 func (h *holder) waited() {
 	h.Helper()
 	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", linetest.Record(line.Wait{Place: 1, Keys: []string{"k"}})...).Err())
-	for _, set := range []string{"railtoken:waiters:{k}", line.ParkedIndex} {
+	for _, set := range []string{"railtoken:waiters:{k}", line.Names{}.Index("")} {
 		h.OK(h.Client.ZAdd(h.Context(), set, redis.Z{Score: 1, Member: "7:defaultholder"}).Err())
 	}
 }

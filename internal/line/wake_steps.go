@@ -35,6 +35,7 @@ const promoteTimeout = 2 * time.Second
 //
 // If step 4 finds that a task runs, is gone, or waits for another key by now, the wake goes to the next waiter.
 func (e *Engine) wakeInSteps(ctx context.Context, c call) (w Woken, err error) {
+	w.inSteps = true
 	if c.leaver != "" {
 		if c.leaver, err = e.leave(ctx, c.leaver); err != nil {
 			return w, err
@@ -111,7 +112,7 @@ func (e *Engine) leave(ctx context.Context, entry string) (string, error) {
 	case r.err != nil || !mustGo:
 		return "", r.err
 	case parked:
-		err = e.client.ZRem(ctx, e.index, entry).Err()
+		err = e.client.ZRem(ctx, e.names.Index(t.Queue), entry).Err()
 	}
 	return entry, err
 }
@@ -120,7 +121,7 @@ func (e *Engine) leave(ctx context.Context, entry string) (string, error) {
 func (e *Engine) Leave(ctx context.Context, key string, t Task) error {
 	entry, err := e.leave(ctx, t.Entry())
 	if err == nil && entry != "" {
-		err = e.client.ZRem(ctx, WaitersKey(key), entry).Err()
+		err = e.client.ZRem(ctx, e.names.Waiters(key), entry).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("delayqueue: task %s leaves the waiters: %w", t, err)
@@ -193,19 +194,21 @@ func (e *Engine) hope(ctx context.Context, waiters string) error {
 // takeAndPromote removes waiters from the set and the index, moves those that this call has removed to the heads of
 // their queues, and adds them to w.
 func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look, w *Woken) error {
-	var entries, parked []any
-	place := map[string]int64{}
+	var entries []any
+	parked, place := map[string][]any{}, map[string]int64{} // by their indexes, and by themselves
 	for _, at := range out {
 		entries = append(entries, at.entry)
 		place[at.entry] = at.place
 		if at.verdict != "elsewhere" {
-			parked = append(parked, at.entry)
+			index := e.names.Index(taskOf(at.entry).Queue)
+			parked[index] = append(parked[index], at.entry)
 		}
 	}
-	replies := e.pipeline(ctx, []scriptCall{
-		{discardStep, []string{waiters}, entries},
-		{discardStep, []string{e.index}, parked},
-	})
+	calls := []scriptCall{{discardStep, []string{waiters}, entries}}
+	for index, some := range parked {
+		calls = append(calls, scriptCall{discardStep, []string{index}, some})
+	}
+	replies := e.pipeline(ctx, calls)
 	r := replyOf(replies[0])
 	left, mine := r.number(), r.texts(len(r.rest))
 	if r.err != nil {
@@ -215,10 +218,13 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 	if len(mine) == 0 {
 		return nil
 	}
-	err := replies[1].Err()
+	var err error
+	for _, reply := range replies[1:] {
+		err = errors.Join(err, reply.Err())
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
 	defer cancel()
-	var calls []scriptCall
+	calls = nil
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first one last, so that it is at the very head
 		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{waiters, entry, now}})
@@ -255,7 +261,7 @@ func (e *Engine) hasten(ctx context.Context, entry string) {
 func (e *Engine) putBack(ctx context.Context, waiters, entry string, place int64) error {
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.ZAddNX(ctx, waiters, redis.Z{Score: float64(place), Member: entry})
-		pipe.ZAddNX(ctx, e.index, redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry})
+		pipe.ZAddNX(ctx, e.names.Index(taskOf(entry).Queue), redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry})
 		return nil
 	})
 	return err

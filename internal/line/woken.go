@@ -19,7 +19,8 @@ type Woken struct {
 	// Lost and Begun say of Head what they say of the first task of a [Front].
 	Lost, Begun bool
 
-	gone bool // a task that was to be woken cannot run any more
+	gone    bool // a task that was to be woken cannot run any more
+	inSteps bool // no script has noted that the wake is owed
 }
 
 // WakeOptions says which waiters [Engine.Wake] wakes. The zero value wakes the next one.

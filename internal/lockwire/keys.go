@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -12,6 +13,14 @@ const StoreKey = "railtoken:lock-store"
 
 // LockKey returns the Redis key of a business key's lock, unless the user names it.
 func LockKey(key string) string { return "railtoken:lock:{" + rediswire.Encode(key) + "}" }
+
+// LockKeyIn returns the function that returns the Redis key of a business key's lock in lanes.
+func LockKeyIn(l lanes.Lanes) func(key string) string {
+	if l.Count() == 0 {
+		return LockKey
+	}
+	return func(key string) string { return "railtoken:lock:{" + l.Encode(key) + "}" }
+}
 
 // RedisKeys returns the Redis keys of business keys: for each, its lock, fence counter and subscription, which are in
 // one slot. lockKey returns that of the lock.

@@ -26,13 +26,13 @@ var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 func (l Locker) CloseBy(deadline time.Time) error { return locks.CloseBy(l.Closer, deadline) }
 
 // OnClient returns locks on the Redis of a client, for leases of at most maxHold.
-func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction bool) (Locker, error) {
-	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(maxHold), AllowEviction: allowEviction})
+func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction bool, lanes int) (Locker, error) {
+	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(maxHold), AllowEviction: allowEviction, Lanes: lanes})
 	if err != nil {
 		return Locker{}, err
 	}
 	l := behindGate(single)
-	if _, oneNode := client.(*redis.Client); oneNode {
+	if _, oneNode := client.(*redis.Client); oneNode || lanes > 0 {
 		l.RedisKeys = single.RedisKeys
 	}
 	return l, nil

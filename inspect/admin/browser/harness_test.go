@@ -153,7 +153,7 @@ func (r *rig) park(tasks ...waiting) {
 	ctx := r.Context()
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range tasks {
-			t, set := line.Task{Queue: "default", ID: w.id}, line.WaitersKey(w.key)
+			t, set := line.Task{Queue: "default", ID: w.id}, line.Names{}.Waiters(w.key)
 			now := time.Now().UnixMicro()
 			p.HSet(ctx, t.Hash(), "state", "retry", line.WaitField,
 				line.Wait{Conflict: line.Conflict{Count: 1, First: time.UnixMicro(now)}, Place: now, Keys: []string{w.key}}.String())

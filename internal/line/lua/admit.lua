@@ -53,7 +53,8 @@ local function admit(task, entry, key, how, now, mark)
       return nil
     else
       if verdict == 'failed' then -- nobody releases the key when an operator deletes or archives it
-        owe(owed, 'railtoken:waiters:{' .. key .. '}', 1, head_look)
+        local waiters = 'railtoken:waiters:{' .. key .. '}'
+        owe(indexOf(parked, waiters) .. ':owed', waiters, 1, head_look)
       end
       local lasts = tonumber(at) == 0 and left_after or tonumber(at) - now / 1e9
       return nil, stands(sequence, first, state, math.max(lasts + (verdict == 'runs' and lost_after or 0), 0) * 1000)
@@ -74,7 +75,7 @@ local function leaveWaiters(task, waiters, gone)
   if queue and waiters ~= '' then
     local entry = #queue .. ':' .. queue .. id
     if redis.call('ZREM', waiters, entry) == 1 then -- otherwise it was woken
-      redis.call('ZREM', index, entry)
+      redis.call('ZREM', indexOf(parked, waiters), entry)
     end
   end
   if not gone then

@@ -48,7 +48,8 @@ local clock, sets = nil, {}
 local function enroll(group, entry)
   clock = clock or string.format('%d', micros())
   local idle = math.max(idle_waiters, 2 * group.look)
-  enter(index, entry, clock, 0, idle)
+  group.index = indexOf(parked, group.waiters)
+  enter(group.index, entry, clock, 0, idle)
   local joined = join(group.waiters, entry, clock, 1, 0, idle)
   local set = sets[group.waiters] or {told = redis.call('PTTL', group.notify)}
   sets[group.waiters] = set
@@ -77,7 +78,7 @@ local function park(group, id, task, message, now)
     set.count, set.last = set.count + 1, math.max(micros(), set.last + 1)
     place = set.last
     redis.call('ZADD', group.waiters, string.format('%d', place), entry)
-    redis.call('ZADD', index, clock, entry)
+    redis.call('ZADD', group.index, clock, entry)
   else
     place = enroll(group, entry)
     set = group.set

@@ -58,8 +58,24 @@ local function look(waiters, leaver, only, offset, most)
   return {redis.call('ZCARD', waiters), unpack(entries)}
 end
 
--- The index of all parked tasks is one sorted set: entry -> when it was last parked (us). The bound holds at the moment at
--- which an entry is added.
+-- laneOf(waiters) returns the hash tag of the lane of a key, nil if it is in none: @, the number of the lane, - and a suffix.
+local function laneOf(waiters)
+  return string.match(waiters, '{(@[^}]*)}.')
+end
+
+-- The index of parked tasks is one sorted set, or one for each lane: entry -> when it was last parked (us). The bound holds at
+-- the moment at which an entry is added.
+
+-- indexOf(parked, waiters) returns the index of the tasks that are parked on a key, whose name begins with parked.
+local function indexOf(parked, waiters)
+  local lane = laneOf(waiters)
+  return lane and parked .. ':{' .. lane .. '}' or parked
+end
+
+-- apart(lane, prefix) returns whether the tasks of a queue are in another lane than a key.
+local function apart(lane, prefix)
+  return lane and string.match(prefix, '.*@(%d+)%-%w+}:$') ~= string.match(lane, '^@(%d+)%-')
+end
 
 -- enter(index, entry, now (us), most or 0, how long an entry counts (ms)) adds an entry, or refreshes it. Returns {},
 -- or when the index is full, a few of its entries, the oldest first: those that wait are refreshed, so what is left

@@ -29,8 +29,12 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
     return held[prefix]
   end
 
+  local lane = laneOf(waiters)
   if leaver ~= '' then
-    local _, _, task = parse(leaver)
+    local _, prefix, task = parse(leaver)
+    if apart(lane, prefix) then
+      return {'apart', 0}
+    end
     if leave(task)[1] == 1 then
       redis.call('ZREM', waiters, leaver)
       redis.call('ZREM', index, leaver)
@@ -51,6 +55,12 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
       found = redis.call('ZRANGE', waiters, rank, rank + size)
     end
     local out, parked = {}, {}
+    for i = 1, lane and #found or 0 do
+      local _, prefix = parse(found[i])
+      if apart(lane, prefix) then
+        return {'apart', 0}
+      end
+    end
     for i = 1, math.min(#found, size) do
       local entry = found[i]
       local _, prefix, task = parse(entry)
@@ -97,8 +107,10 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
     end
     behind = not all and redis.call('ZRANGE', waiters, 0, 0)[1] or behind
     if behind then -- if the woken tasks die, this one must not wait as long as while others stood before it
-      local _, _, task = parse(behind)
-      hasten(task, behind, now)
+      local _, prefix, task = parse(behind)
+      if not apart(lane, prefix) then
+        hasten(task, behind, now)
+      end
     end
     local left = redis.call('ZCARD', waiters)
     owe(owed, waiters, left, delay)
@@ -111,8 +123,11 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
     -- The first that could run if its queue were served is put there where it comes first once that is so, and keeps its
     -- place as well. One that is pending is there already.
     for _, entry in ipairs(redis.call('ZRANGE', waiters, 0, 99)) do
-      local _, _, task = parse(entry)
-      local verdict, state, _, others = unpack(check(task, waiters, now))
+      local _, prefix, task = parse(entry)
+      local verdict, state, _, others = 'apart', nil, nil, nil
+      if not apart(lane, prefix) then
+        verdict, state, _, others = unpack(check(task, waiters, now))
+      end
       if verdict == 'here' then
         if state ~= 'pending' and pull(entry, state) then
           push(entry, now, waiters, others)
@@ -131,6 +146,7 @@ local function wakeReleased(waiters, most, now, unserved, sequence)
   for queue in string.gmatch(unserved, '[^|]+') do
     queues[#queues + 1] = queue
   end
-  local reply = wake(waiters, index, owed, sequence, '', '', now, 0, 100, most, '0', owed_for, unpack(queues))
+  local index = indexOf(parked, waiters)
+  local reply = wake(waiters, index, index .. ':owed', sequence, '', '', now, 0, 100, most, '0', owed_for, unpack(queues))
   return table.remove(reply, 1) == 'woken' and reply or nil
 end

@@ -6,7 +6,7 @@ import "github.com/railtoken/railtoken/internal/line"
 func Record(w line.Wait) []any {
 	waiters := ""
 	if key, ok := w.Key(); ok {
-		waiters = line.WaitersKey(key)
+		waiters = line.Names{}.Waiters(key)
 	}
 	return []any{line.WaitField, w.String(), "railtoken:waiters", waiters}
 }

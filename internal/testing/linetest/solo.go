@@ -144,7 +144,7 @@ func Until(t *testing.T, what string, so func() bool) {
 // Waiting returns the IDs of a key's waiters.
 func Waiting(t *testing.T, client redis.UniversalClient, key string) []string {
 	t.Helper()
-	entries, err := client.ZRange(t.Context(), line.WaitersKey(key), 0, -1).Result()
+	entries, err := client.ZRange(t.Context(), line.Names{}.Waiters(key), 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,12 @@ local function lock(found, key, id, number, at)
   if not ttl then
     return false
   end
+  local lane = string.match(key, '.*@(%d+)%-%w+}:%l+$')
+  for tag in string.gmatch(found[6], '(@%d+%-)%w+}') do -- the locks of another lane are not here
+    if tag ~= '@' .. (lane or '') .. '-' then
+      return false
+    end
+  end
   local order, place = orders[kind], nil
   if order then
     local ok, admitted, refusal = pcall(first, order, found, key, id, at)
