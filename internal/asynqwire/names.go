@@ -42,6 +42,9 @@ func Retry(queue string) string { return Prefix(queue) + "retry" }
 // Scheduled returns the key of the sorted set of a queue's tasks that are not due yet, by their time.
 func Scheduled(queue string) string { return Prefix(queue) + "scheduled" }
 
+// Completed returns the key of the sorted set of a queue's completed tasks that are retained.
+func Completed(queue string) string { return Prefix(queue) + "completed" }
+
 // Archived returns the key of the sorted set of a queue's archived tasks.
 func Archived(queue string) string { return Prefix(queue) + "archived" }
 

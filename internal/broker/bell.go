@@ -27,10 +27,13 @@ const (
 // a BLMOVE waits in Redis, from the end of the list of pending tasks to the same end: Redis answers it when there is a
 // task, and the list stays as it is. So nothing depends on the answer, and a server still looks at its intervals.
 //
+// On a Redis Cluster with lanes it is for the queues themselves: a task that comes into a lane has a notice (see laneLook).
+//
 // All idle servers of a queue hear of each task. One that has come in vain twice in a row does not listen for a while,
 // twice as long each time. A bell is safe for concurrent use.
 type bell struct {
-	client *redis.Client // with connections of its own; nil: it never rings
+	client redis.UniversalClient // with connections of its own; nil: it never rings
+	hear   func(queue string)
 	rung   chan struct{}
 	ended  context.Context // ends a call that still dials
 	end    context.CancelFunc
@@ -45,22 +48,35 @@ type bell struct {
 	waiting sync.WaitGroup
 }
 
-func newBell(client redis.UniversalClient, opts Options) *bell {
-	b := &bell{rung: make(chan struct{}, 1), calls: map[string]bool{}}
+func newBell(client redis.UniversalClient, opts Options, hear func(queue string)) *bell {
+	b := &bell{hear: hear, rung: make(chan struct{}, 1), calls: map[string]bool{}}
 	b.ended, b.end = context.WithCancel(context.Background())
-	one, ok := client.(*redis.Client)
 	served := intake.Served(opts.Queues)
-	if !ok || len(served) > mostBells {
+	if len(served) > mostBells {
+		return b
+	}
+	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch client := client.(type) {
+	case *redis.Client:
+		own := *client.Options()
+		own.PoolSize, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns, own.MaxRetries = len(served), 0, 0, 0, -1
+		own.PushNotificationProcessor = nil
+		own.MaintNotificationsConfig = quiet
+		b.client = redis.NewClient(&own)
+	case *redis.ClusterClient:
+		if opts.Lanes.Count() == 0 {
+			return b
+		}
+		own := *client.Options()
+		own.PoolSize, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns, own.MaxRetries = len(served), 0, 0, 0, -1
+		own.MaintNotificationsConfig = quiet
+		b.client = redis.NewClusterClient(&own)
+	default:
 		return b
 	}
 	for queue := range served {
 		b.calls[asynqwire.Pending(queue)] = false
 	}
-	own := *one.Options()
-	own.PoolSize, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns, own.MaxRetries = len(served), 0, 0, 0, -1
-	own.PushNotificationProcessor = nil
-	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	b.client = redis.NewClient(&own)
 	return b
 }
 
@@ -102,6 +118,9 @@ func (b *bell) wait(key string) {
 		return
 	}
 	b.rang = time.Now()
+	if queue, ok := asynqwire.QueueOf(key, "pending"); ok {
+		b.hear(queue)
+	}
 	select {
 	case b.rung <- struct{}{}:
 	default:

@@ -74,7 +74,7 @@ func TestABellThatIsNotAllowedIsLeftAlone(t *testing.T) {
 	server := redistest.Start(t)
 	may := server.User(t, "no-blocking", "~*", "+@all", "-blmove")
 	refused := make(chan struct{}, 100)
-	b := newBell(server.Client(t, may), Options{Queues: numbered(3)})
+	b := newBell(server.Client(t, may), Options{Queues: numbered(3)}, func(string) {})
 	defer b.close()
 	b.client.AddHook(seen(func(error) { refused <- struct{}{} }))
 	if b.listen() == nil {
@@ -114,7 +114,7 @@ func TestASilencedBellEndsItsCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
-	b := newBell(client, Options{Queues: numbered(2)})
+	b := newBell(client, Options{Queues: numbered(2)}, func(string) {})
 	b.listen()
 	wantBlocked(t, client, 2)
 	b.close()
@@ -138,7 +138,7 @@ func TestABellEndsWhileNoDialIsAnswered(t *testing.T) {
 				return nil, ctx.Err()
 			},
 		})
-		b := newBell(client, Options{Queues: numbered(1)})
+		b := newBell(client, Options{Queues: numbered(1)}, func(string) {})
 		b.listen()
 		<-dials
 		began := time.Now()

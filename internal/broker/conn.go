@@ -22,6 +22,7 @@ type Conn struct {
 	pulse    pulse
 	pacer    *pacer
 	look     *look
+	lanes    *laneLook // nil without lanes
 	bell     *bell
 	intake   *intake.Intake
 	fetching sync.Mutex     // guards flight; asynq asks for one task at a time
@@ -49,18 +50,42 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		UniversalClient: client, tasks: opts.Tasks, foreign: foreign, plain: opts.Plain, ready: opts.Ready,
 		log: log,
 		intake: intake.New(client, intake.Options{
-			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
+			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Lanes: opts.Lanes, Stopping: opts.Stopping, Background: opts.Background,
 			Locks: opts.Locks, Types: opts.Types, KeysIn: opts.KeysIn, Tasks: opts.Tasks, Parking: opts.Parking,
 			Marks: opts.Marks, Worker: opts.Worker,
 		}),
 	}
-	c.bell = newBell(client, opts)
-	c.pacer, c.look = newPacer(opts, c.intake, c.bell), newLook(client, opts, c.intake.AllAtOnce())
+	c.lanes = newLaneLook(client, opts, c.intake)
+	c.bell = newBell(client, opts, c.intake.Hear)
+	c.pacer, c.look = newPacer(opts, c.intake, c.bell), newLook(client, opts, c.intake.AllAtOnce() && c.lanes == nil)
 	return c
 }
 
-// Silence closes the connections of the Conn's own, which tell an idle server of tasks. It then looks at its intervals.
-func (c *Conn) Silence() { c.bell.close() }
+// Silence closes the connections of the Conn's own, which tell an idle server of tasks. It then looks at its intervals. With lanes
+// it learns of no further tasks.
+func (c *Conn) Silence() {
+	c.bell.close()
+	c.lanes.close()
+}
+
+// MayHave reports whether there may be anything in the lane of a queue: tasks in whichever state but archived, or what is owed. It
+// is true for a queue of no lane, and what it says is 2 s old at most while Redis answers.
+func (c *Conn) MayHave(queue string) bool {
+	if c.lanes == nil || c.lanes.lanes.Count() == 0 {
+		return true
+	}
+	if _, ok := c.lanes.lanes.In(queue); !ok {
+		return true
+	}
+	return c.lanes.mayHave(queue)
+}
+
+// Hear notes that a queue in a lane may have tasks.
+func (c *Conn) Hear(queue string) {
+	if c.lanes != nil {
+		c.lanes.hear(queue)
+	}
+}
 
 // drainTimeout is how long a server that shuts down waits for replies before it puts back the tasks in memory.
 const drainTimeout = time.Second

@@ -14,6 +14,9 @@ import (
 // that does not end is taken for one that is stuck.
 const parkingMost = 20 * time.Millisecond
 
+// flightMost is how long a fetch holds up the next one if there are lanes, which may be on a master that does not answer.
+const flightMost = 100 * time.Millisecond
+
 // landing is the end of a fetch.
 type landing struct {
 	empty bool // there was no task
@@ -42,9 +45,11 @@ func (c *Conn) depart(ctx context.Context, queue string) <-chan landing {
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
 	c.fetching.Lock()
 	defer c.fetching.Unlock()
+	c.lanes.start()
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue, _ := asynqwire.QueueOf(keys[0], "pending")
 	more = true
+	var late <-chan time.Time
 	own, come := false, false // the fetch is one of this call; something has come into memory since it was sent
 	for began := time.Now(); ; {
 		if t, ok := c.intake.Take(); ok {
@@ -59,11 +64,18 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 			}
 			c.flight, own, come = c.depart(ctx, queue), true, false
 		}
+		if c.lanes != nil && late == nil {
+			timer := time.NewTimer(flightMost)
+			defer timer.Stop()
+			late = timer.C
+		}
 		select {
 		case <-c.intake.Arrived():
 			come = true
+		case <-late: // what it brings comes into memory
+			c.flight, late, more = nil, nil, true
 		case end := <-c.flight:
-			c.flight = nil
+			c.flight, late = nil, nil
 			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {
 				c.look.fetched(false)
 				cmd.SetErr(end.err)

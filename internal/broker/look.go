@@ -76,9 +76,8 @@ func (l *look) inVain(ctx context.Context) bool {
 func (l *look) forwardsNothing(ctx context.Context) bool {
 	l.mu.Lock()
 	known, nothing := !time.Now().After(l.until), l.nothing
-	due := time.Since(l.sent) >= forwardAnyway || len(l.delayed) == 0
 	l.mu.Unlock()
-	if due {
+	if len(l.delayed) == 0 || l.forwardsDue() {
 		return false
 	}
 	if known {
@@ -89,6 +88,13 @@ func (l *look) forwardsNothing(ctx context.Context) bool {
 	defer l.mu.Unlock()
 	l.nothing, l.until = nothing, time.Now().Add(forwardRound)
 	return nothing
+}
+
+// forwardsDue reports whether asynq's forward is to be sent, whatever there is.
+func (l *look) forwardsDue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.sent) >= forwardAnyway
 }
 
 // forwarded notes that Redis has run asynq's forward.

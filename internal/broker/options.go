@@ -10,6 +10,7 @@ import (
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/lanes"
 )
 
 // Options configures a [Conn].
@@ -20,6 +21,10 @@ type Options struct {
 	Queues map[string]int
 	Strict bool
 	Slots  int
+	// Lanes have further queues of the server, one in each lane for each of Queues. They require a Redis Cluster, and at most 255 Queues.
+	Lanes lanes.Lanes
+	// Owed returns the key of what is owed in a lane, whose existence counts for [Conn.MayHave]. When nil, there is none.
+	Owed func(lane int) string
 	// Background runs a call until Redis has answered it, for at most limit; it reports false when the process is
 	// ending. When nil, each call has a goroutine of its own.
 	Background func(limit time.Duration, do func(context.Context)) bool

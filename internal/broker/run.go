@@ -46,10 +46,10 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		}
 		return cmd
 	case Recover:
-		return c.recover(ctx, sum, keys, send)
+		return c.recover(ctx, sum, keys, c.over(text, sum, keys, args, send))
 	case Stop:
 		c.pulse.over()
-		c.bell.close()
+		c.Silence()
 		c.drain()
 		return send(ctx)
 	case Beat:
@@ -58,6 +58,9 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.pulse.called(cmd.Err())
 		return cmd
 	default:
+		if name := scripts[sum]; c.lanes != nil && (name == forwardScript || name == janitorScript) {
+			return c.overLanes(ctx, text, sum, keys, args, send)
+		}
 		if scripts[sum] == forwardScript && c.look.forwardsNothing(ctx) {
 			cmd := redis.NewCmd(ctx, "evalsha", sum)
 			cmd.SetVal(int64(0))
@@ -71,6 +74,15 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.missed(cmd.Err())
 		return cmd
 	}
+}
+
+// over has a script of asynq carried out in the lanes, too, if there are any.
+func (c *Conn) over(text, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd,
+) func(context.Context) *redis.Cmd {
+	if c.lanes == nil {
+		return send
+	}
+	return func(ctx context.Context) *redis.Cmd { return c.overLanes(ctx, text, sum, keys, args, send) }
 }
 
 // fetched fetches a task, by asynq's script when our own cannot be used. more reports that others may follow at once.

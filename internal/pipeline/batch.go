@@ -62,6 +62,12 @@ func (s *Script) Joint(share func(calls int) Share) *Script {
 	return s
 }
 
+// With returns s with calls that may share a command, as [Script.Joint] does, and leaves s as it is.
+func (s *Script) With(share func(calls int) Share) *Script {
+	script := *s
+	return script.Joint(share)
+}
+
 // batch is what one command of a pipeline does: one call, or several by a batch script.
 type batch struct {
 	calls    []*Call

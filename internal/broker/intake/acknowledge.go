@@ -80,6 +80,9 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		if err == nil && got.end == ackDone && a.Ending != nil {
 			a.Ending.Told()
 		}
+		if slices.ContainsFunc(got.Woken, func(w colocated.Woken) bool { return w.Pending > 0 }) {
+			p.hear(^queueSet(0))
+		}
 		got.release(ctx, a.Release, err, false)
 		switch {
 		case err == nil && got.end == ackOver:
@@ -229,9 +232,19 @@ func (a acknowledged) release(ctx context.Context, r *colocated.Release, err err
 func (p *place) ackScript(text string) *pipeline.Script {
 	known, ok := p.ackScripts.Load(text)
 	if !ok {
-		source := strings.Replace(ackSource, "--MARKS--", strconv.FormatBool(p.in.marks), 1)
-		source = p.in.parking.source(rediswire.Compose(ends.Functions, strings.Replace(source, "--SCRIPT--", text, 1)))
-		known, _ = p.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(p.fetchWithAcks))
+		known, _ = p.ackScripts.LoadOrStore(text, p.in.ackScript(text).With(p.fetchWithAcks))
+	}
+	script, _ := known.(*pipeline.Script)
+	return script
+}
+
+// ackScript returns the script of all places for acknowledgements of a kind, by asynq's text.
+func (in *Intake) ackScript(text string) *pipeline.Script {
+	known, ok := in.ackScripts.Load(text)
+	if !ok {
+		source := strings.Replace(ackSource, "--MARKS--", strconv.FormatBool(in.marks), 1)
+		source = in.parking.source(rediswire.Compose(ends.Functions, strings.Replace(source, "--SCRIPT--", text, 1)))
+		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source))
 	}
 	script, _ := known.(*pipeline.Script)
 	return script
@@ -243,25 +256,31 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 	in := p.in
 	var found []arrival
 	n := 0
+	var a asked
 	// While a node is away, its acknowledgements are repeated, and each fetch without an answer is recalled until there is one: there
 	// must not be more of them than there are slots. On one Redis a lost fetch keeps its slots, which bounds them; on a Cluster it does
 	// not (see free), so none is sent beside a recall.
 	recalled := p.recalls.Load() > 0
 	takes := !in.quiet.Load() && !in.isStopping() && (in.oneNode || !recalled)
 	if takes {
-		found, n = in.slots.ask(0, calls)
+		most := -1
+		if in.turning != nil && p.number >= 0 {
+			a, most = in.turning.join(p, calls)
+		}
+		found, n = in.slots.ask(p, 0, calls, most)
 		takes = n+len(found) > 0 || !recalled
-		if !in.oneNode {
+		if !in.oneNode && len(p.queues) == 1 {
 			n = in.slots.keep(n, in.order.first(p.queues[0], n))
 		}
 	}
-	f := p.fetch(n, found, takes)
+	f := p.fetch(n, found, takes, a)
 	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
 		switch {
 		case f.call == "":
 		case !unanswered(err):
 			_, _ = f.answered(reply, err) // the next Fetch meets the error
 		default:
+			f.turned(false, err)
 			f.free()
 			p.recalls.Add(1)
 			in.repeat(func(ctx context.Context) error {

@@ -19,6 +19,8 @@ type fetch struct {
 	*place
 
 	most  int       // tasks
+	asks  asked     // of a place that takes turns
+	tells int       // how many tasks come if there are more; 0 if nothing tells that
 	found []arrival // tasks of earlier fetches, whose locks it takes
 	sent  time.Time // when the leases of its tasks begin
 	keys  []string  // those of the queues, and the mark of its recall
@@ -43,16 +45,16 @@ const (
 )
 
 // fetch returns a fetch of at most most tasks, beside which it may take followers. If it takes nothing at all, it has no name.
-func (p *place) fetch(most int, found []arrival, takes bool) fetch {
-	f := fetch{place: p, most: most, found: found, reader: reader{names: p.queues}}
+func (p *place) fetch(most int, found []arrival, takes bool, a asked) fetch {
+	f := fetch{place: p, most: most, asks: a, tells: most, found: found, reader: reader{names: p.queues}}
 	if takes {
 		f.call = p.in.name()
-		f.asking = p.in.ask()
+		f.asking = p.ask()
 	}
 	f.keys = append(append(make([]string, 0, 1+len(p.keys)), p.keys...), recalledKey(p.queues[0], f.call))
 	orders := []any{"\x01"}
 	if len(p.queues) > 1 {
-		orders = p.in.order.orders(max(most, 1))
+		orders = p.in.order.orders(max(most, 1), a.queues)
 	}
 	f.sent = time.Now()
 	f.args = append(make([]any, 0, 13+len(orders)+5*len(found)), f.call, most, leaseEnd(f.sent))
@@ -79,17 +81,29 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
 	}
+	f.turned(came >= f.tells || g.more || len(g.parked) > 0, err)
 	if g.more {
 		f.in.slots.arrive()
 	}
 	found, others := f.in.find(f, g.tasks)
 	if len(found) > 0 {
-		f.in.slots.wait(found, f.sent)
+		f.in.slots.wait(f.place, found, f.sent)
 		f.in.watch()
 	}
 	others, n := f.in.lock(others, f.sent)
 	more = f.in.came(f.most-n, others, f.sent) // with the tasks that were woken
 	return f.admitted(answers) || more || g.more || len(found)+n > 0, err
+}
+
+// turned notes what an answer says of a place that takes turns.
+func (f *fetch) turned(more bool, err error) {
+	switch t := f.in.turning; {
+	case t == nil || f.number < 0:
+	case err != nil:
+		t.failed(f.place, err)
+	case f.tells > 0:
+		t.answered(f.place, f.asks, more)
+	}
 }
 
 // free frees the slots of an unanswered fetch for tasks from other nodes. The tasks that it may have taken go back, if there is no slot
@@ -105,7 +119,7 @@ func (f *fetch) free() {
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
 func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	args := slices.Clone(f.args)
-	f.sent = time.Now()
+	f.tells, f.sent = 0, time.Now()
 	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(f.sent)
 	reply, err := f.run(ctx, f.in.recallScript, f.keys, args...)
 	if passes(err) {
@@ -119,35 +133,63 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 // asynq's may have no rights to others.
 func recalledKey(queue, call string) string { return asynqwire.Prefix(queue) + "recalled:" + call }
 
-// Fetch takes tasks from the queues of the server; on a Redis Cluster, from the one that asynq has asked for. more reports
-// that some of them were parked, or are about to be, so that others may be behind them.
+// Fetch takes tasks from the queues of the server; on a Redis Cluster, from the one that asynq has asked for, and with lanes from
+// the place whose turn it is. more reports that others may come at once: some of them were parked, or are about to be, so that
+// others may be behind them, or another place may have some.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
 		return false, redis.Nil
 	}
 	defer in.end()
 	in.quiet.Store(false)
-	p := in.place(queue)
+	if in.turning == nil {
+		return in.place(queue).take(ctx, asked{}, -1)
+	}
+	p, a, most, ok := in.turning.pick(in.slots.awaited())
+	if !ok {
+		return false, redis.Nil
+	}
+	more, err = p.take(ctx, a, most)
+	switch {
+	case errors.Is(err, redis.Nil): // another call is about to fill the slot
+		return false, err
+	case in.turning.any(): // one place that cannot be asked holds up no other
+		return true, nil
+	default:
+		return more, err
+	}
+}
+
+// take takes tasks from a place.
+func (p *place) take(ctx context.Context, a asked, most int) (more bool, err error) {
+	in := p.in
 	p.recalling <- struct{}{}
 	defer func() { <-p.recalling }()
+	leave := p.leave
+	defer func() { leave() }()
 	if err := p.recall(ctx); err != nil {
+		(&fetch{place: p}).turned(false, err)
 		return false, err
 	}
-	found, n := in.slots.ask(1, 0)
+	if a.share {
+		most = in.slots.share(in.turning.turns.width)
+	}
+	found, n := in.slots.ask(p, 1, 0, most)
 	if n == 0 && len(found) == 0 { // another call is about to fill the slot
 		return false, redis.Nil
 	}
 	if in.isStopping() && n > 1 {
 		n = in.slots.keep(n, 1)
 	}
-	if !in.oneNode {
-		n = in.slots.keep(n, in.order.share(queue, n))
+	if !in.oneNode && len(p.queues) == 1 {
+		n = in.slots.keep(n, in.order.share(p.queues[0], n))
 	}
-	f := p.fetch(n, found, true)
+	f := p.fetch(n, found, true, a)
 	reply, err := p.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
 		return f.answered(reply, err)
 	}
+	f.turned(false, err)
 	f.free()
 	var others atomic.Bool // a recall in the background may outlast this call
 	p.lost = func(ctx context.Context) error {
@@ -160,6 +202,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	if p.recall(ctx) == nil {
 		return others.Load(), nil
 	}
+	leave = func() {}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		p.recalling <- struct{}{}
 		defer func() { <-p.recalling }()
@@ -167,8 +210,23 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 			return errRecalled
 		}
 		return p.recall(ctx)
-	}, func() {}) // the next fetch recalls it
+	}, p.back) // the next fetch recalls it
 	return false, err
+}
+
+// leave lets the next Fetch ask the place, if places take turns.
+func (p *place) leave() {
+	if p.in.turning != nil && p.number >= 0 {
+		p.in.turning.leave(p)
+	}
+}
+
+// back does what leave does for a place that has not answered for a while, and ends a pause of asynq.
+func (p *place) back() {
+	p.leave()
+	if p.in.turning != nil {
+		p.in.slots.arrive()
+	}
 }
 
 // errRecalled has a recall in the background wait, because the last one was a moment ago.
@@ -183,6 +241,7 @@ func (p *place) recall(ctx context.Context) error {
 	err := p.lost(ctx)
 	if err == nil {
 		p.lost = nil
+		p.back()
 	}
 	return err
 }

@@ -169,6 +169,7 @@ func (in *Intake) giveBack(tasks []Task) {
 				locks.Late()
 				return err
 			}
+			in.place(t.Queue).hear(^queueSet(0))
 			if err == nil {
 				locks.Answered(colocated.Outcome{Notify: reply != int64(0)})
 			} else if locks.Owner != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
@@ -83,6 +84,8 @@ type Options struct {
 	Strict bool
 	// Slots is its Concurrency.
 	Slots int
+	// Lanes have further queues of the server, on a Redis Cluster: one in each lane for each of Queues, of which there may be 255.
+	Lanes lanes.Lanes
 	// Stopping, when it is closed, ends the taking of tasks with acknowledgements. Never when nil.
 	Stopping <-chan struct{}
 	// Background runs a call until it is answered, beyond the call of asynq, and reports false when that is no longer
@@ -127,7 +130,8 @@ type Intake struct {
 	places   map[string]*place // by their queues
 	slots    *slots
 	rests    *rests
-	oneNode  bool
+	oneNode  bool     // one place has all queues
+	turning  *turning // of the places if there are lanes; else nil
 	stopping <-chan struct{}
 	drained  atomic.Bool
 	quiet    atomic.Bool // asynq does not fetch
@@ -143,6 +147,7 @@ type Intake struct {
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
+	ackScripts   sync.Map // by asynq's text
 
 	mu     sync.Mutex
 	others map[string]*place // of queues that are not the server's
@@ -162,7 +167,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	}
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues
-	in.places = in.placesOf()
+	in.places = in.placesOf(opts.Lanes, opts.Strict)
 	if in.spawn == nil {
 		in.spawn = func(limit time.Duration, do func(context.Context)) bool {
 			go func() {
@@ -210,7 +215,7 @@ func (in *Intake) Extended(queue string, ids []string, began time.Time) {
 }
 
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
-func (in *Intake) AllAtOnce() bool { return in.oneNode }
+func (in *Intake) AllAtOnce() bool { return in.oneNode || in.turning != nil }
 
 // Starves reports whether the last Fetch has got no slot, because the tasks of other calls are about to fill it.
 func (in *Intake) Starves() bool { return in.slots.starves() }

@@ -18,8 +18,9 @@ type asking struct {
 }
 
 // ask returns the lock arguments of the next call.
-func (in *Intake) ask() (a asking) {
-	if in.locks == nil || !in.oneNode {
+func (p *place) ask() (a asking) {
+	in := p.in
+	if in.locks == nil || !p.colocated {
 		return a
 	}
 	if a.text = in.types.String(); a.text != "" {

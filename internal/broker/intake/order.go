@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // order says in which order the queues are looked at, as asynq does: with StrictPriority by priority, else at random by
@@ -73,8 +74,17 @@ func (o *order) next() string {
 	return string(positions)
 }
 
-// orders returns the orders for n tasks, as arguments of a script; one, if it is always the same.
-func (o *order) orders(n int) []any {
+// orders returns the orders for n tasks, as arguments of a script; one, if it is always the same. With fixed ones it is that of
+// some queues alone, unless there are none of these.
+func (o *order) orders(n int, some queueSet) []any {
+	if o.fixed != "" && some&allOf(len(o.names)) != 0 {
+		return []any{strings.Map(func(position rune) rune {
+			if some.has(int(position) - 1) {
+				return position
+			}
+			return -1
+		}, o.fixed)}[:min(n, 1)]
+	}
 	if o.fixed != "" {
 		return []any{o.fixed}[:min(n, 1)]
 	}

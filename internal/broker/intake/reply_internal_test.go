@@ -67,10 +67,10 @@ func TestAnOrderThatNeverChangesIsSentOnce(t *testing.T) {
 	strict := newOrder(map[string]int{"a": 2, "b": 1}, true)
 	random := newOrder(map[string]int{"a": 2, "b": 1}, false)
 	for _, n := range []int{0, 1, 5} {
-		if got := len(strict.orders(n)); got != min(n, 1) {
+		if got := len(strict.orders(n, 0)); got != min(n, 1) {
 			t.Errorf("strict: %d orders for %d tasks", got, n)
 		}
-		if got := len(random.orders(n)); got != n {
+		if got := len(random.orders(n, 0)); got != n {
 			t.Errorf("by weights: %d orders for %d tasks", got, n)
 		}
 	}
@@ -78,10 +78,10 @@ func TestAnOrderThatNeverChangesIsSentOnce(t *testing.T) {
 
 func TestAServerHasASlot(t *testing.T) {
 	t.Parallel()
-	if _, n := newSlots(0).ask(0, 0); n != 1 {
+	if _, n := newSlots(0).ask(nil, 0, 0, -1); n != 1 {
 		t.Errorf("%d tasks are asked for", n)
 	}
-	if _, n := newSlots(3).ask(0, 0); n != 3 {
+	if _, n := newSlots(3).ask(nil, 0, 0, -1); n != 3 {
 		t.Errorf("%d tasks are asked for three slots", n)
 	}
 }

@@ -15,11 +15,12 @@ type slots struct {
 	most int
 
 	mu        sync.Mutex
-	running   map[name]running   // the tasks that asynq has
-	leased    time.Time          // until then none of their leases ends
-	leaseless map[name]time.Time // the tasks whose leases have ended, and when: asynq learns of that with its next heartbeats
-	ready     []arrival          // in memory, the oldest first
-	found     []arrival          // those without a slot: the next call with a free one takes their locks
+	running   map[name]running     // the tasks that asynq has
+	leased    time.Time            // until then none of their leases ends
+	leaseless map[name]time.Time   // the tasks whose leases have ended, and when: asynq learns of that with its next heartbeats
+	ready     []arrival            // in memory, the oldest first
+	found     map[*place][]arrival // those without a slot: the next call of their place with a free one takes their locks
+	waiting   int                  // how many they are
 	asked     int
 	admitting int           // that are about to get their locks
 	starved   bool          // the last fetch of asynq has got no slot, because other calls may fill it
@@ -46,35 +47,60 @@ type arrival struct {
 type name struct{ queue, id string }
 
 func newSlots(most int) *slots {
-	return &slots{most: max(most, 1), running: map[name]running{}, leaseless: map[name]time.Time{}, arrived: make(chan struct{}, 1)}
+	return &slots{most: max(most, 1), running: map[name]running{}, leaseless: map[name]time.Time{}, found: map[*place][]arrival{}, arrived: make(chan struct{}, 1)}
 }
 
 // mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
 const mostAsked = 128
 
-// ask reserves the free slots, least at least unless tasks wait for one, for a call with so many acknowledgements. It returns
-// the tasks without locks that get a slot, and how many others to ask for. A task whose keys are found needs one call more,
-// so while runs are brief, tasks are taken for more slots than are free: they wait for one only briefly.
-func (s *slots) ask(least, acks int) (found []arrival, n int) {
+// ask reserves the free slots, least at least unless tasks wait for one, for a call of a place with so many acknowledgements; of
+// the free ones most at most, unless that is negative. It returns the tasks without locks that get a slot, and how many others
+// to ask for. A task whose keys are found needs one call more, so while runs are brief, tasks are taken for more slots than are
+// free: they wait for one only briefly.
+func (s *slots) ask(p *place, least, acks, most int) (found []arrival, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := s.most - s.occupied(time.Now()) - len(s.ready)
-	k := max(min(free-s.admitting, len(s.found), mostAsked), 0)
-	found, s.found = s.found[:k:k], s.found[k:]
+	k := max(min(free-s.admitting, len(s.found[p]), mostAsked), 0)
+	found = s.found[p][:k:k]
+	s.keepFound(p, s.found[p][k:])
 	s.admitting += k
-	if s.admitting+len(s.found) > 0 {
+	if s.admitting+s.waiting > 0 {
 		least = 0
 	}
 	ahead := 0
 	if acks > 0 && s.finds && s.brief {
 		ahead = min(2*free, s.most)
 	}
-	n = max(min(free+ahead-s.admitting-len(s.found)-s.asked, mostAsked), least)
+	n = max(min(free+ahead-s.admitting-s.waiting-s.asked, mostAsked), least)
+	if limit := most + min(2*most, ahead); most >= 0 && n > limit {
+		n = limit
+		if s.starved { // it may have what is left
+			s.arrive()
+		}
+	}
 	s.asked += n
 	if acks == 0 {
 		s.starved = n == 0 && k == 0
 	}
 	return found, n
+}
+
+// keepFound has these tasks of a place wait for its next call. The caller holds the mutex.
+func (s *slots) keepFound(p *place, found []arrival) {
+	s.waiting += len(found) - len(s.found[p])
+	if len(found) == 0 {
+		delete(s.found, p)
+	} else {
+		s.found[p] = found
+	}
+}
+
+// awaited returns the places for whose next call tasks wait.
+func (s *slots) awaited() []*place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.found))
 }
 
 // keep gives back all but k of n slots that a call has asked for, and returns k.
@@ -96,21 +122,23 @@ func (s *slots) admitted(n int) {
 	s.asked += n
 }
 
-// wait has tasks wait for a call that takes their locks, those that were woken before the others.
-func (s *slots) wait(tasks []Task, leased time.Time) {
+// wait has tasks wait for a call of their place that takes their locks, those that were woken before the others.
+func (s *slots) wait(p *place, tasks []Task, leased time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finds = true
-	at := slices.IndexFunc(s.found, func(a arrival) bool { return !a.Woken })
+	found := s.found[p]
+	at := slices.IndexFunc(found, func(a arrival) bool { return !a.Woken })
 	for _, t := range tasks {
 		a := arrival{t, time.Now(), leased}
 		if t.Woken && at >= 0 {
-			s.found = slices.Insert(s.found, at, a)
+			found = slices.Insert(found, at, a)
 			at++
 		} else {
-			s.found = append(s.found, a)
+			found = append(found, a)
 		}
 	}
+	s.keepFound(p, found)
 	s.arrive()
 }
 
@@ -127,6 +155,9 @@ func (s *slots) answered(n int, tasks []Task, leased time.Time) {
 		s.arrive()
 	}
 }
+
+// share returns how many tasks one of some places is asked for that have the slots together.
+func (s *slots) share(places int) int { return (s.most + places - 1) / places }
 
 // starves reports whether the last fetch of asynq has got no slot, so that the next task comes with another call.
 func (s *slots) starves() bool {
@@ -175,7 +206,7 @@ func (s *slots) take(resting func(id string, now time.Time, learned bool) time.D
 
 // calm takes the value out of arrived when no task is in memory, so that it ends no pause. The caller holds the mutex.
 func (s *slots) calm() {
-	if len(s.ready) > 0 || len(s.found) > 0 {
+	if len(s.ready) > 0 || s.waiting > 0 {
 		return
 	}
 	select {
@@ -273,8 +304,8 @@ func (s *slots) full() bool {
 func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, list := range []*[]arrival{&s.ready, &s.found} {
-		*list = slices.DeleteFunc(*list, func(a arrival) bool {
+	fresh := func(list []arrival) []arrival {
+		return slices.DeleteFunc(list, func(a arrival) bool {
 			over := !a.at.After(by)
 			if over {
 				tasks = append(tasks, a.Task)
@@ -283,6 +314,15 @@ func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
 			}
 			return over
 		})
+	}
+	s.ready = fresh(s.ready)
+	for p, found := range s.found {
+		n := len(found)
+		found = fresh(found)
+		s.waiting += len(found) - n
+		if s.found[p] = found; len(found) == 0 {
+			delete(s.found, p)
+		}
 	}
 	s.calm()
 	return tasks, next

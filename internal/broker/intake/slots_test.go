@@ -20,14 +20,14 @@ func restless(string, time.Time, bool) time.Duration { return 0 }
 func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
-	if _, n := s.ask(1, 0); n != 4 {
+	if _, n := s.ask(nil, 1, 0, -1); n != 4 {
 		t.Fatalf("%d are asked for at first, want 4", n)
 	}
-	if _, n := s.ask(0, 0); n != 0 {
+	if _, n := s.ask(nil, 0, 0, -1); n != 0 {
 		t.Errorf("%d are asked for while 4 are on their way", n)
 	}
 	s.answered(4, numbered(3), time.Now())
-	if _, n := s.ask(0, 0); n != 1 {
+	if _, n := s.ask(nil, 0, 0, -1); n != 1 {
 		t.Errorf("%d are asked for beside 3 in memory, want 1", n)
 	}
 	s.answered(1, nil, time.Time{})
@@ -45,7 +45,7 @@ func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	if _, ok := s.end(name{"q", "1"}); ok {
 		t.Error("it ends twice")
 	}
-	if _, n := s.ask(0, 0); n != 2 {
+	if _, n := s.ask(nil, 0, 0, -1); n != 2 {
 		t.Errorf("%d are asked for beside 2 that run, want 2", n)
 	}
 }
@@ -69,7 +69,7 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 		began := time.Now()
 		time.Sleep(lease + 1)
 		s.extend("q", []string{"1"}, began.Add(lease)) // too late
-		if _, n := s.ask(0, 0); n != 2 {
+		if _, n := s.ask(nil, 0, 0, -1); n != 2 {
 			t.Errorf("%d slots are free after the last lease has ended, want 2", n)
 		}
 		if !s.works(name{"q", "1"}) || s.works(name{"q", "2"}) {
@@ -104,7 +104,7 @@ func TestTasksInMemoryExpireInOrder(t *testing.T) {
 func TestOneCallAsksForSoManyTasks(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1000)
-	if _, n := s.ask(1, 0); n != mostAsked {
+	if _, n := s.ask(nil, 1, 0, -1); n != mostAsked {
 		t.Errorf("a call asks for %d tasks, want %d", n, mostAsked)
 	}
 }
@@ -126,7 +126,7 @@ func askAhead(t *testing.T) {
 	}
 	asks := func(what string, admits, n int) {
 		t.Helper()
-		if got, more := s.ask(0, 1); len(got) != admits || more != n {
+		if got, more := s.ask(nil, 0, 1, -1); len(got) != admits || more != n {
 			t.Errorf("%s, %d are admitted and %d asked for, want %d and %d", what, len(got), more, admits, n)
 		}
 		s.admitted(admits)
@@ -140,23 +140,23 @@ func askAhead(t *testing.T) {
 			t.Fatal("no task is in memory")
 		}
 	}
-	if _, n := s.ask(1, 0); n != 8 {
+	if _, n := s.ask(nil, 1, 0, -1); n != 8 {
 		t.Fatalf("%d are asked for at first, want 8", n)
 	}
 	s.answered(8, nil, time.Time{})
-	s.wait(found(8), time.Now())
-	if all, n := s.ask(0, 1); len(all) != 8 || n != 0 {
+	s.wait(nil, found(8), time.Now())
+	if all, n := s.ask(nil, 0, 1, -1); len(all) != 8 || n != 0 {
 		t.Errorf("before a run, %d are admitted and %d asked for, want 8 and none", len(all), n)
 	}
-	s.wait(found(2), time.Now())
-	if again, _ := s.ask(0, 1); len(again) != 0 {
+	s.wait(nil, found(2), time.Now())
+	if again, _ := s.ask(nil, 0, 1, -1); len(again) != 0 {
 		t.Errorf("%d are admitted while 8 are about to have all slots", len(again))
 	}
 	s.admitted(8)
 	s.answered(8, found(4), time.Now()) // the others were parked
 	runs(0)
 	asks("after a brief run", 2, 3+8)
-	s.wait(found(1), time.Now())
+	s.wait(nil, found(1), time.Now())
 	runs(brief)
 	asks("after a long run", 1, 5)
 	runs(0)
@@ -168,16 +168,16 @@ func askAhead(t *testing.T) {
 func TestATaskThatWaitsForItsLockKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1)
-	s.ask(1, 0)
+	s.ask(nil, 1, 0, -1)
 	s.answered(1, nil, time.Time{})
-	s.wait(numbered(1), time.Now())
+	s.wait(nil, numbered(1), time.Now())
 	woken := Task{Queue: "q", ID: "woken", Woken: true}
-	s.wait([]Task{woken}, time.Now())
-	found, n := s.ask(1, 0)
+	s.wait(nil, []Task{woken}, time.Now())
+	found, n := s.ask(nil, 1, 0, -1)
 	if len(found) != 1 || found[0].ID != "woken" || n != 0 {
 		t.Errorf("%+v get the slot, and %d are asked for, want the woken task and none", found, n)
 	}
-	if found, n = s.ask(1, 0); len(found) != 0 || n != 0 {
+	if found, n = s.ask(nil, 1, 0, -1); len(found) != 0 || n != 0 {
 		t.Errorf("%d get a slot and %d are asked for while another call is to fill it", len(found), n)
 	}
 }
@@ -187,10 +187,10 @@ func TestTheOldestGoesBackBehindAWokenTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1)
-		s.wait(numbered(1), time.Now())
+		s.wait(nil, numbered(1), time.Now())
 		old := time.Now()
 		time.Sleep(unclaimed)
-		s.wait([]Task{{Queue: "q", ID: "woken", Woken: true}}, time.Now())
+		s.wait(nil, []Task{{Queue: "q", ID: "woken", Woken: true}}, time.Now())
 		tasks, next := s.expired(old)
 		if len(tasks) != 1 || tasks[0].ID != "0" || !next.Equal(time.Now()) {
 			t.Errorf("%+v go back, and the next one came at %v, want the one that came first and %v", tasks, next, time.Now())
@@ -235,10 +235,10 @@ func TestATaskThatWasTakenEndsNoPause(t *testing.T) {
 func TestAFetchWithoutASlotHearsOfTheNextOne(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
-	if _, n := s.ask(0, 1); n != 2 || s.starves() {
+	if _, n := s.ask(nil, 0, 1, -1); n != 2 || s.starves() {
 		t.Fatalf("%d slots were asked for, starves %v", n, s.starves())
 	}
-	if _, n := s.ask(0, 0); n != 0 || !s.starves() {
+	if _, n := s.ask(nil, 0, 0, -1); n != 0 || !s.starves() {
 		t.Fatalf("then %d, starves %v", n, s.starves())
 	}
 	s.answered(2, nil, time.Time{})
@@ -247,7 +247,7 @@ func TestAFetchWithoutASlotHearsOfTheNextOne(t *testing.T) {
 	default:
 		t.Error("nobody hears of the free slots")
 	}
-	if _, n := s.ask(0, 0); n != 2 || s.starves() {
+	if _, n := s.ask(nil, 0, 0, -1); n != 2 || s.starves() {
 		t.Errorf("at last %d, starves %v", n, s.starves())
 	}
 }
@@ -257,13 +257,13 @@ func TestTasksAreTakenAheadWhileKeysAreFound(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
 	s.brief = true
-	if _, n := s.ask(0, 1); n != 4 {
+	if _, n := s.ask(nil, 0, 1, -1); n != 4 {
 		t.Errorf("%d are asked for without keys to find, want 4", n)
 	}
 	s = newSlots(4)
 	s.brief = true
-	s.wait(numbered(1), time.Now())
-	if found, n := s.ask(0, 1); len(found) != 1 || n != 7 {
+	s.wait(nil, numbered(1), time.Now())
+	if found, n := s.ask(nil, 0, 1, -1); len(found) != 1 || n != 7 {
 		t.Errorf("%d get a slot and %d are asked for, want 1 and 7", len(found), n)
 	}
 }
@@ -271,8 +271,8 @@ func TestTasksAreTakenAheadWhileKeysAreFound(t *testing.T) {
 func TestOnlyAnAnswerEndsThePauseOfAStarvedFetch(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1)
-	s.ask(0, 0)
-	if _, n := s.ask(0, 0); n != 0 || !s.starves() {
+	s.ask(nil, 0, 0, -1)
+	if _, n := s.ask(nil, 0, 0, -1); n != 0 || !s.starves() {
 		t.Fatalf("%d are asked for, starved %v", n, s.starves())
 	}
 	s.answered(0, nil, time.Time{})

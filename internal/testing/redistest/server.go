@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -261,4 +262,23 @@ func closing[C interface{ Close() error }](tb testing.TB, c C) C {
 		}
 	})
 	return c
+}
+
+// Commands returns how many commands the server has carried out, those included that scripts have called.
+func Commands(tb testing.TB, s *Server) (n int) {
+	tb.Helper()
+	client := s.impatient()
+	defer client.Close()
+	stats, err := client.Info(tb.Context(), "commandstats").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.SplitSeq(stats, "\r\n") {
+		_, stat, _ := strings.Cut(line, ":calls=")
+		calls, _, _ := strings.Cut(stat, ",")
+		if one, err := strconv.Atoi(calls); err == nil {
+			n += one
+		}
+	}
+	return n
 }

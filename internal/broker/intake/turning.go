@@ -1,0 +1,116 @@
+package intake
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+)
+
+// turning is the turns of the places of a server. It is safe for concurrent use.
+type turning struct {
+	places []*place
+
+	mu    sync.Mutex
+	turns *turns
+}
+
+func newTurning(places []*place, slots int, strict bool) *turning {
+	for i, p := range places {
+		p.number = i
+	}
+	return &turning{places: places, turns: newTurns(len(places), slots, strict)}
+}
+
+// pick returns the place that the next Fetch asks, and what it asks for: tasks that wait for a call come first.
+func (t *turning) pick(awaited []*place) (p *place, a asked, most int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, p := range awaited {
+		if !t.turns.all[p.number].busy {
+			a, most = t.turns.join(p.number, now, 0)
+			t.turns.all[p.number].busy = true
+			return p, a, most, true
+		}
+	}
+	i, a, ok := t.turns.pick(now)
+	if !ok {
+		return nil, a, 0, false
+	}
+	return t.places[i], a, -1, true
+}
+
+// any reports whether a Fetch may ask any place.
+func (t *turning) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.turns.any(time.Now())
+}
+
+// join returns what so many acknowledgements of a place ask for in their call, and how many tasks at most.
+func (t *turning) join(p *place, acks int) (a asked, most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.turns.join(p.number, time.Now(), acks)
+}
+
+// answered notes the answer of a place.
+func (t *turning) answered(p *place, a asked, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turns.answered(p.number, a, more)
+}
+
+// failed notes that a place could not be asked. If it has not answered, neither do the others on its master.
+func (t *turning) failed(p *place, err error) {
+	all := []*place{p}
+	if cluster, ok := p.in.client.(*redis.ClusterClient); ok && unanswered(err) {
+		if master, err := cluster.MasterForKey(context.Background(), asynqwire.Pending(p.queues[0])); err == nil {
+			all = slices.DeleteFunc(slices.Clone(t.places), func(other *place) bool {
+				its, err := cluster.MasterForKey(context.Background(), asynqwire.Pending(other.queues[0]))
+				return other != p && (err != nil || its != master)
+			})
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, p := range all {
+		t.turns.failed(p.number, now)
+	}
+}
+
+// leave notes that no Fetch of a place is under way.
+func (t *turning) leave(p *place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turns.leave(p.number)
+}
+
+// Hear notes that a queue may have tasks, if the places of the server take turns.
+func (in *Intake) Hear(queue string) {
+	p := in.places[queue]
+	if p == nil || in.turning == nil {
+		return
+	}
+	p.hear(setOf(p.positions[slices.Index(p.queues, queue)]))
+}
+
+// hear notes that queues of the place may have tasks, which ends a pause of asynq.
+func (p *place) hear(queues queueSet) {
+	t := p.in.turning
+	if t == nil || p.number < 0 {
+		return
+	}
+	t.mu.Lock()
+	fresh := t.turns.hear(p.number, queues)
+	t.mu.Unlock()
+	if fresh {
+		p.in.slots.arrive()
+	}
+}

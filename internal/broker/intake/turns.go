@@ -1,0 +1,238 @@
+package intake
+
+import (
+	"math/bits"
+	"time"
+)
+
+// queueSet is a set of queues by their positions in the order of priorities. Those from the last bit on share it.
+type queueSet uint64
+
+// setOf returns the set of the queue at a position.
+func setOf(position int) queueSet { return 1 << min(position, 63) }
+
+// allOf returns the set of the first n queues.
+func allOf(n int) queueSet {
+	if n > 63 {
+		return ^queueSet(0)
+	}
+	return 1<<n - 1
+}
+
+// has reports whether a queue is in the set.
+func (q queueSet) has(position int) bool { return q&setOf(position) != 0 }
+
+// highest returns the queues of the set with the highest priority.
+func (q queueSet) highest() queueSet { return q & -q }
+
+// turnLength is how long a server takes tasks from a place while others wait for their turn, and restMost how long a place
+// rests at most after a call that failed.
+const (
+	turnLength = 50 * time.Millisecond
+	restFirst  = 25 * time.Millisecond
+	restMost   = time.Second
+)
+
+// turns decides which of many places a server takes tasks from. It takes from a few of them at a time, so that each call has
+// many tasks, and gives a place up for the next one when its turn is over or it has no more tasks. It does no I/O; the caller
+// holds a mutex.
+type turns struct {
+	strict bool
+	width  int // how many places are open at a time
+	all    []turn
+	next   int // where the search for the next place begins
+}
+
+// turn is what is known of one place.
+type turn struct {
+	may    queueSet // the queues that may have tasks
+	heard  int      // counts what was heard of them
+	open   bool     // the server takes tasks from it
+	since  time.Time
+	served time.Time // when it was last asked for tasks
+	busy   bool      // a Fetch is under way, or is to be recalled
+	rests  time.Time // no Fetch before, because the last one has failed
+	rest   time.Duration
+}
+
+func newTurns(places, slots int, strict bool) *turns {
+	return &turns{strict: strict, width: max(3, slots/10), all: make([]turn, places)}
+}
+
+// hear notes that queues of a place may have tasks. It reports whether that is new.
+func (t *turns) hear(i int, queues queueSet) bool {
+	p := &t.all[i]
+	fresh := queues&^p.may != 0
+	p.may |= queues
+	p.heard++
+	return fresh
+}
+
+// free reports whether a Fetch may ask a place that may have tasks.
+func (p *turn) free(now time.Time) bool { return p.may != 0 && !p.busy && !now.Before(p.rests) }
+
+// any reports whether a Fetch may ask any place.
+func (t *turns) any(now time.Time) bool {
+	for i := range t.all {
+		if t.all[i].free(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// top returns the highest queues that may have tasks in places that a Fetch may ask, or in place i.
+func (t *turns) top(now time.Time, i int) queueSet {
+	var may queueSet
+	for j := range t.all {
+		if p := &t.all[j]; p.free(now) || j == i {
+			may |= p.may
+		}
+	}
+	return may.highest()
+}
+
+// waiting reports whether another place than i waits for its turn; others, whether another one may have tasks at all.
+func (t *turns) waiting(now time.Time, i int) (waiting, others bool) {
+	for j := range t.all {
+		if p := &t.all[j]; j != i && p.free(now) {
+			others = true
+			if !p.open || now.Sub(p.served) >= turnLength {
+				return true, true
+			}
+		}
+	}
+	return false, others
+}
+
+// asked is what a place is to be asked for.
+type asked struct {
+	queues queueSet
+	share  bool // only a share of the slots: others may have tasks, too
+	heard  int
+}
+
+// pick returns the place that the next Fetch asks, and opens it; ok is false when none may have tasks. The caller calls
+// answered, failed or leave afterwards.
+func (t *turns) pick(now time.Time) (i int, a asked, ok bool) {
+	want := ^queueSet(0)
+	if t.strict {
+		want = t.top(now, -1)
+	}
+	open, oldest, next := 0, -1, -1
+	for n := range t.all {
+		j := (t.next + n) % len(t.all)
+		p := &t.all[j]
+		if !p.free(now) || p.may&want == 0 {
+			continue
+		}
+		switch {
+		case p.open && !t.over(now, j):
+			open++
+			if oldest < 0 || p.served.Before(t.all[oldest].served) {
+				oldest = j
+			}
+		case next < 0:
+			next = j
+		}
+	}
+	switch {
+	case next >= 0 && (open < t.width || oldest < 0):
+		i = next
+		t.next = (i + 1) % len(t.all)
+		t.begin(i, now)
+	case oldest >= 0:
+		i = oldest
+	default:
+		return 0, asked{}, false
+	}
+	p := &t.all[i]
+	p.busy, p.served = true, now
+	_, others := t.waiting(now, i)
+	return i, t.of(p, want, others), true
+}
+
+// of returns what a place is asked for: with strict priorities the highest queues alone, if others may have tasks in them.
+func (t *turns) of(p *turn, want queueSet, others bool) asked {
+	a := asked{^queueSet(0), others, p.heard}
+	if t.strict && others {
+		a.queues = p.may & want
+	}
+	return a
+}
+
+// begin begins the turn of a place.
+func (t *turns) begin(i int, now time.Time) {
+	t.all[i].open, t.all[i].since = true, now
+}
+
+// over reports whether the turn of an open place is over. It ends only for another place.
+func (t *turns) over(now time.Time, i int) bool {
+	if now.Sub(t.all[i].since) < turnLength {
+		return false
+	}
+	waiting, _ := t.waiting(now, i)
+	t.all[i].open = !waiting
+	return waiting
+}
+
+// join returns what the acknowledgements of a place ask for in the same call, and how many tasks at most; negative for as many
+// as there are slots. ownSlots are those that they free.
+func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
+	p := &t.all[i]
+	waiting, others := t.waiting(now, i)
+	want := ^queueSet(0)
+	if t.strict {
+		want = t.top(now, i)
+	}
+	switch {
+	case t.strict && others && p.may&want == 0:
+		return asked{}, 0
+	case p.may == 0: // only a task that they wake may be there
+		return asked{^queueSet(0), true, p.heard}, ownSlots
+	case p.open && t.over(now, i), !p.open && waiting:
+		return asked{}, 0
+	case !p.open:
+		t.begin(i, now)
+	}
+	p.served = now
+	most = -1
+	if others {
+		most = ownSlots
+	}
+	return t.of(p, want, others), most
+}
+
+// answered notes the answer of a place. more says that it may have more tasks.
+func (t *turns) answered(i int, a asked, more bool) {
+	p := &t.all[i]
+	p.rest = 0
+	switch {
+	case more && p.may == 0:
+		p.may = a.queues
+	case !more && p.heard == a.heard:
+		p.may &^= a.queues
+	}
+	if p.may == 0 {
+		p.open = false
+	}
+}
+
+// failed notes that a place could not be asked: it rests, longer after each failure in a row.
+func (t *turns) failed(i int, now time.Time) {
+	p := &t.all[i]
+	p.rest = min(max(2*p.rest, restFirst), restMost)
+	p.rests, p.open = now.Add(p.rest), false
+}
+
+// leave notes that no Fetch of a place is under way.
+func (t *turns) leave(i int) { t.all[i].busy = false }
+
+// reversed returns the numbers below n, a power of two, in an order in which neighbours are far from each other.
+func reversed(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = int(bits.Reverse32(uint32(i)) >> (32 - bits.Len32(uint32(n-1))))
+	}
+	return all
+}
