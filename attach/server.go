@@ -25,7 +25,7 @@ const fewServers = 8
 // [Attached.Config]. Each server needs its own. It need not be closed.
 func (a *Attached) Client() redis.UniversalClient {
 	server := (*line.Engine)(a.queue).Conn(broker.Options{
-		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
+		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority, Lanes: a.lanes,
 		Slots: a.server.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
 		Worker: a.recovery.worker,
