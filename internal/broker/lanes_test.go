@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lanes"
-	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -61,6 +62,16 @@ func fill(t *testing.T, client redis.UniversalClient, n int, queues []string, op
 	}
 }
 
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
 // carriedOut returns how many commands masters have carried out, those that scripts have called included.
 func carriedOut(t *testing.T, nodes ...*redistest.Server) (n int) {
 	t.Helper()
@@ -78,50 +89,193 @@ func patientCluster(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 
 func TestEachTaskCostsInLanesWhatItCostsOnOneRedis(t *testing.T) {
 	t.Parallel()
-	l := newLanes(t, manyLanes)
-	const each, slots = 60, 32
-	cost := func(client redis.UniversalClient, opts Options, queues []string, nodes ...*redistest.Server) (perTask, calls float64) {
-		fill(t, client, each*manyLanes*3/len(queues), queues)
-		var ran, scripts atomic.Int64
+	l := newLanes(t, 16)
+	queues := slices.Sorted(maps.Keys(someQueues))
+	const tasks = 9600
+	cost := func(client redis.UniversalClient, opts Options, queues []string, nodes ...*redistest.Server) float64 {
+		fill(t, client, tasks/len(queues), queues)
+		var ran atomic.Int64
 		done := make(chan struct{})
-		total := int64(each * manyLanes * 3)
-		hook := redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if cmd.Name() == "evalsha" {
-				scripts.Add(1)
-			}
-			return next(ctx, cmd)
-		})
-		if c, ok := client.(*redis.ClusterClient); ok {
-			c.AddHook(hook)
-		} else {
-			client.(*redis.Client).AddHook(hook)
-		}
 		from := carriedOut(t, nodes...)
-		began := time.Now()
-		_, s := inLanesOn(t, client, opts, asynq.Config{Queues: someQueues, Concurrency: slots}, func(context.Context, *asynq.Task) error {
-			if ran.Add(1) == total {
+		_, s := inLanesOn(t, client, opts, asynq.Config{Queues: someQueues, Concurrency: 32}, func(context.Context, *asynq.Task) error {
+			if ran.Add(1) == tasks/int64(len(queues))*int64(len(queues)) {
 				close(done)
 			}
 			return nil
 		})
 		redistest.Receive(t, done, patience)
-		t.Log(len(nodes), time.Since(began), scripts.Load())
 		s.Shutdown()
-		return float64(carriedOut(t, nodes...)-from) / float64(total), float64(scripts.Load()) / float64(total)
+		return float64(carriedOut(t, nodes...)-from) / tasks
 	}
 	one := redistest.Start(t)
-	queues := []string{"orders", "audit", "mail"}
-	single, singleCalls := cost(one.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), Options{}, queues, one)
+	single := cost(one.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), Options{}, queues, one)
 	c := redistest.StartCluster(t, 3)
-	var all []string
-	for _, queue := range queues {
-		all = append(all, l.Queues(queue)[:manyLanes]...)
-	}
-	inLanes, calls := cost(patientCluster(t, c), Options{Lanes: l}, all, c.Nodes()...)
-	t.Logf("on one Redis a task costs %.1f commands and %.3f calls, in lanes %.1f and %.3f", single, singleCalls, inLanes, calls)
+	inLanes := cost(patientCluster(t, c), Options{Lanes: l}, inAllLanes(l, queues...), c.Nodes()...)
+	t.Logf("a task costs %.1f commands on one Redis, and %.1f in lanes", single, inLanes)
 	if inLanes > 1.1*single {
-		t.Errorf("a task in lanes costs %.1f commands, on one Redis %.1f", inLanes, single)
+		t.Errorf("a task costs %.1f commands in lanes, and %.1f on one Redis", inLanes, single)
 	}
 }
 
-var _ = rediswire.Slot
+// inAllLanes returns some queues in all lanes.
+func inAllLanes(l lanes.Lanes, queues ...string) (all []string) {
+	for _, queue := range queues {
+		all = append(all, l.Queues(queue)[:l.Count()]...)
+	}
+	return all
+}
+
+// An idle server hears of a task at once, in a lane and in a queue itself, and costs the masters little, calls inside scripts included.
+func TestAnIdleServerWithLanesSendsFewCommands(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, manyLanes)
+	c := redistest.StartCluster(t, 3)
+	client := patientCluster(t, c)
+	began := make(chan time.Time, 1)
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: 10}, func(context.Context, *asynq.Task) error {
+		began <- time.Now()
+		return nil
+	})
+	var took []time.Duration
+	for i := range 60 {
+		<-time.After(time.Duration(i%7) * 11 * time.Millisecond)
+		at, queue := time.Now(), "orders"
+		if i%3 > 0 {
+			queue = l.Queue("audit", i)
+		}
+		fill(t, client, 1, []string{queue})
+		if queue != "orders" {
+			client.Publish(t.Context(), ReadyChannel, queue)
+		}
+		took = append(took, redistest.Receive(t, began, patience).Sub(at))
+	}
+	slices.Sort(took)
+	if p90 := took[len(took)*9/10]; p90 > 100*time.Millisecond {
+		t.Errorf("of the tasks that an idle server hears of, a tenth starts later than after %v", p90)
+	}
+	from := carriedOut(t, c.Nodes()...)
+	<-time.After(10 * time.Second)
+	rate := float64(carriedOut(t, c.Nodes()...)-from) / 10
+	t.Logf("%.1f commands a second; a task starts after %v (p50), %v (p90)", rate, took[len(took)/2], took[len(took)*9/10])
+	if rate > 60 {
+		t.Errorf("an idle server sends %.1f commands a second, want 60 at most", rate)
+	}
+}
+
+// asynq sees the queues alone: its forwarder, janitor and recoverer work in all lanes.
+func TestAsynqLooksAfterAllLanes(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	client := patientCluster(t, c)
+	ctx := t.Context()
+	queues := append(inAllLanes(l, "orders"), "orders")
+	fill(t, client, 1, queues, asynq.ProcessIn(2*time.Second))
+	for _, queue := range queues { // of a server that has died; and one whose retention has ended
+		fill(t, client, 1, []string{queue}, asynq.TaskID("dead"), asynq.MaxRetry(0))
+		client.LMove(ctx, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:active", "RIGHT", "LEFT")
+		client.ZAdd(ctx, "asynq:{"+queue+"}:lease", redis.Z{Score: 1, Member: "dead"})
+		client.ZAdd(ctx, "asynq:{"+queue+"}:completed", redis.Z{Score: 1, Member: "over"})
+		client.HSet(ctx, "asynq:{"+queue+"}:t:over", "state", "completed")
+	}
+	var mu sync.Mutex
+	ran := map[string]int{}
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{
+		Queues: someQueues, Concurrency: 10, JanitorInterval: time.Second,
+	}, func(ctx context.Context, _ *asynq.Task) error {
+		queue, _ := asynq.GetQueueName(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		ran[queue]++
+		return nil
+	})
+	for _, queue := range queues {
+		eventually(t, queue, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return ran[queue] == 1 && client.Exists(ctx, "asynq:{"+queue+"}:t:over").Val() == 0 &&
+				client.ZScore(ctx, "asynq:{"+queue+"}:archived", "dead").Err() == nil
+		})
+	}
+}
+
+// The master of a third of the lanes does not answer. The others go on with all slots, and their looks count.
+func TestAMasterThatIsAwayHoldsUpNoOtherLane(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, manyLanes)
+	c := redistest.StartCluster(t, 3)
+	client := patientCluster(t, c)
+	queues := inAllLanes(l, "orders")
+	const each = 20
+	fill(t, client, each, queues)
+	var ran [manyLanes]atomic.Int64
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: 8}, func(ctx context.Context, _ *asynq.Task) error {
+		queue, _ := asynq.GetQueueName(ctx)
+		_, lane, _ := lanes.Split(queue)
+		ran[lane].Add(1)
+		<-time.After(2 * time.Millisecond)
+		return nil
+	})
+	eventually(t, "tasks run", func() bool { return ran[0].Load() > 0 })
+	c.Nodes()[0].Pause()
+	t.Cleanup(sync.OnceFunc(c.Nodes()[0].Resume))
+	from := manyLanes / 3
+	if l.Slot(from)*3 < 16384 {
+		from++
+	}
+	began := time.Now()
+	for lane := from; lane < manyLanes; lane++ {
+		eventually(t, queues[lane], func() bool { return ran[lane].Load() >= each })
+	}
+	t.Logf("the lanes of the other masters are done after %v", time.Since(began))
+	c.Nodes()[0].Resume()
+	for lane := range manyLanes {
+		eventually(t, queues[lane], func() bool { return ran[lane].Load() >= each })
+	}
+	for lane := range ran {
+		if n := ran[lane].Load(); n != each {
+			t.Errorf("lane %d has run %d tasks, want %d", lane, n, each)
+		}
+	}
+}
+
+// Weights and strict priorities hold over all lanes.
+func TestPrioritiesHoldOverLanes(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprint("strict=", strict), func(t *testing.T) {
+			client := patientCluster(t, c)
+			const each = 40
+			queues := inAllLanes(l, "high", "low")
+			fill(t, client, each, queues)
+			var mu sync.Mutex
+			var order []string
+			_, s := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{
+				Queues: map[string]int{"high": 3, "low": 1}, StrictPriority: strict, Concurrency: 8,
+			}, func(ctx context.Context, _ *asynq.Task) error {
+				queue, _ := asynq.GetQueueName(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, lanes.Base(queue))
+				return nil
+			})
+			eventually(t, "all run", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(order) == each*len(queues)
+			})
+			s.Shutdown()
+			high := 0
+			for _, queue := range order[:each*len(queues)/2] {
+				if queue == "high" {
+					high++
+				}
+			}
+			if least := each * len(queues) / 2 * 6 / 10; strict && high < each*len(queues)/2-8 || high < least {
+				t.Errorf("%d of the first half are high", high)
+			}
+		})
+	}
+}

@@ -95,7 +95,9 @@ func (c *Conn) inLanes(ctx context.Context, sum, queue string, in, keys []string
 	for i := range every {
 		every[i] = i
 	}
-	call(every, func(pipe redis.Pipeliner, keys []string, args []any) *redis.Cmd { return pipe.EvalSha(ctx, sum, keys, args...) })
+	call(every, func(pipe redis.Pipeliner, keys []string, args []any) *redis.Cmd {
+		return pipe.EvalSha(ctx, sum, keys, args...)
+	})
 	var unknown []int
 	for i, cmd := range answers {
 		if rediswire.Says(cmd.Err(), rediswire.NoScript) {
@@ -110,7 +112,9 @@ func (c *Conn) inLanes(ctx context.Context, sum, queue string, in, keys []string
 		return nil, false
 	}
 	source, _ := text.(string)
-	call(unknown, func(pipe redis.Pipeliner, keys []string, args []any) *redis.Cmd { return pipe.Eval(ctx, source, keys, args...) })
+	call(unknown, func(pipe redis.Pipeliner, keys []string, args []any) *redis.Cmd {
+		return pipe.Eval(ctx, source, keys, args...)
+	})
 	return answers, true
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	// average, and fewer than Least, are not sent beside them, because they cost nearly as much as many. When zero, none wait.
 	Least int
 
+	// Crowd has the Server wait with joint calls for others of the Crowd, too. It requires one leader. When nil, there are none.
+	Crowd *Crowd
+
 	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued
 	// behind it fail with [ErrNotSent]. This requires a client with ContextTimeoutEnabled.
 	Timeout time.Duration
@@ -191,7 +194,14 @@ func (s *Server) Settle(patience time.Duration) {
 // mayLead reports whether a call, or what is queued if c is nil, may be sent beside what is under way. The caller holds
 // the mutex.
 func (s *Server) mayLead(c *Call) bool {
-	if s.underWay == 0 || s.underWay >= s.opts.Leaders {
+	switch {
+	case s.underWay == 0 && s.opts.Crowd != nil:
+		queued, joint := s.queue.size(), !s.queue.urgent()
+		if c != nil {
+			queued, joint = queued+1, c.command.batch().isJoint()
+		}
+		return !joint || s.opts.Crowd.lets(s, queued, s.opts.Least)
+	case s.underWay == 0 || s.underWay >= s.opts.Leaders:
 		return s.underWay == 0
 	}
 	least := min(s.opts.Least, s.sent/s.underWay)
@@ -212,8 +222,11 @@ func (s *Server) alone(ctx context.Context, c *Call, limit func(context.Context)
 	s.underWay++
 	s.sent++
 	s.unanswered++
+	s.opts.Crowd.began(s, 1)
 	s.mu.Unlock()
 	s.one(limit(ctx), c)
+	s.opts.Crowd.ended(s)
+	defer s.opts.Crowd.next()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent--
@@ -294,8 +307,10 @@ func (s *Server) drain() {
 			s.pipeline(ctx, calls)
 		}
 		cancel()
+		s.opts.Crowd.ended(s)
 		s.deliver(calls)
 		runtime.Gosched()
+		s.opts.Crowd.next()
 	}
 }
 
@@ -313,6 +328,7 @@ func (s *Server) take(n int) []*Call {
 		return nil
 	}
 	calls := s.queue.take(s.share())
+	s.opts.Crowd.began(s, len(calls))
 	s.sent += len(calls)
 	s.unanswered += len(calls)
 	if s.opts.Patience > 0 {

@@ -147,7 +147,8 @@ type Intake struct {
 
 	fetchScript  *pipeline.Script
 	recallScript *pipeline.Script
-	ackScripts   sync.Map // by asynq's text
+	ackScripts   sync.Map       // by asynq's text
+	crowd        pipeline.Crowd // of the lanes
 
 	mu     sync.Mutex
 	others map[string]*place // of queues that are not the server's

@@ -33,6 +33,9 @@ type place struct {
 // newPlace returns the place of some queues, none of which is the server's if it has no positions.
 func (in *Intake) newPlace(queues []string, positions []int, colocated bool) *place {
 	sending := pipeline.Options{Leaders: leaders, Timeout: callTimeout, Least: min(in.slots.most/leaders, least)}
+	if colocated && !in.oneNode {
+		sending.Leaders, sending.Crowd = 1, &in.crowd
+	}
 	switch in.client.(type) {
 	case *redis.Client, *redis.ClusterClient:
 	default: // it may not send what is pipelined to one node
