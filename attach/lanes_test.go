@@ -3,6 +3,8 @@ package attach_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,7 +40,9 @@ func TestTasksOfLanesRun(t *testing.T) {
 	var left atomic.Int64
 	left.Store(tasks)
 	done := make(chan struct{})
-	handler := a.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) { return []string{string(task.Payload())}, nil })(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	handler := a.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
+		return []string{string(task.Payload())}, nil
+	})(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		order, id := string(task.Payload()), ""
 		id, _ = asynq.GetTaskID(ctx)
 		queue, _ := asynq.GetQueueName(ctx)
@@ -85,7 +89,123 @@ func TestTasksOfLanesRun(t *testing.T) {
 	}
 }
 
-func TestLanesMustBeTheSame(t *testing.T) {
+// A task without known keys, one in a group and one of a plain client are in the queue itself; those with keys in a lane, wherever
+// the queue is named.
+func TestTasksGoToTheLaneOfTheirKeys(t *testing.T) {
 	t.Parallel()
-	_ = redis.Nil
+	client := redistest.StartCluster(t, 3).Client(t)
+	p := laneProducer(t, client, 64)
+	l, _ := lanes.New(64)
+	home := l.Queue("orders", l.Of("order:1"))
+	for name, tt := range map[string]struct {
+		task *asynq.Task
+		opts []asynq.Option
+		want string
+	}{
+		"a queue among the options":   {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue("orders"), attach.Keys("order:1")}, home},
+		"a queue of the task":         {asynq.NewTask("test", nil, asynq.Queue("orders")), []asynq.Option{attach.Keys("order:1")}, home},
+		"no queue":                    {asynq.NewTask("test", nil), []asynq.Option{attach.Keys("order:1")}, l.Queue("default", l.Of("order:1"))},
+		"a queue in another lane":     {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue(l.Queue("orders", 3)), attach.Keys("order:1")}, home},
+		"several keys":                {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue("orders"), attach.Keys("order:9", "order:1")}, home},
+		"later":                       {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue("orders"), asynq.ProcessIn(time.Hour), attach.Keys("order:1")}, home},
+		"no keys":                     {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue("orders")}, "orders"},
+		"a group":                     {asynq.NewTask("test", nil), []asynq.Option{asynq.Queue("orders"), asynq.Group("g"), attach.Keys("order:1")}, "orders"},
+		"a group that the task names": {asynq.NewTask("test", nil, asynq.Group("g")), []asynq.Option{asynq.Queue("orders"), attach.Keys("order:1")}, "orders"},
+	} {
+		info, err := p.EnqueueContext(t.Context(), tt.task, tt.opts...)
+		if err != nil || info.Queue != tt.want {
+			t.Errorf("%s: it is in %v, error %v, want %s", name, info, err, tt.want)
+			continue
+		}
+		if client.Exists(t.Context(), "asynq:{"+tt.want+"}:t:"+info.ID).Val() != 1 {
+			t.Errorf("%s: it is not in %s", name, tt.want)
+		}
+	}
+	info, err := p.EnqueueInOrder(t.Context(), "order:1", asynq.NewTask("test", nil), asynq.Queue("orders"))
+	if err != nil || info.Queue != home {
+		t.Errorf("in order: it is in %v, error %v", info, err)
+	}
+	if _, err := p.EnqueueContext(t.Context(), asynq.NewTask("test", nil), asynq.Queue("a{b}"), attach.Keys("order:1")); err == nil ||
+		!strings.Contains(err.Error(), "brace") {
+		t.Errorf("a queue with a brace: %v", err)
+	}
+}
+
+func laneProducer(t *testing.T, client redis.UniversalClient, n int) *attach.Producer {
+	t.Helper()
+	p, err := attach.NewProducer(client, attach.ProducerOptions{Lanes: n, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// Processes with another number of lanes would lock keys under other names: they are refused before they do anything.
+func TestOtherNumbersOfLanesAreRefused(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, 3).Client(t)
+	enqueue := func(n int) error {
+		_, err := laneProducer(t, client, n).EnqueueContext(t.Context(), asynq.NewTask("test", nil), attach.Keys("k"))
+		return err
+	}
+	check := func(n int) error {
+		a, err := attach.New(client, asynq.Config{}, attach.Options{Lanes: n, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = a.Close() })
+		return a.Check(t.Context())
+	}
+	for _, do := range []func(int) error{enqueue, check} { // none has lanes yet
+		if err := do(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := enqueue(64); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 16, 128} {
+		for what, do := range map[string]func(int) error{"a producer": enqueue, "a server": check} {
+			if err := do(n); err == nil || !strings.Contains(err.Error(), "give all processes Lanes = 64 (RAILTOKEN_LANES)") {
+				t.Errorf("%s with %d lanes beside 64: %v", what, n, err)
+			}
+		}
+	}
+	for _, do := range []func(int) error{enqueue, check} {
+		if err := do(64); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLanesThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	one := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _, _ = cluster.Close(), one.Close() })
+	l, _ := lanes.New(64)
+	for want, tt := range map[string]struct {
+		client redis.UniversalClient
+		cfg    asynq.Config
+		opts   attach.Options
+	}{
+		"power of two from 16 to 1024":  {cluster, asynq.Config{}, attach.Options{Lanes: 48}},
+		"lanes are for a Redis Cluster": {one, asynq.Config{}, attach.Options{Lanes: 64}},
+		"brace":                         {cluster, asynq.Config{Queues: map[string]int{"a{b": 1}}, attach.Options{Lanes: 64}},
+		"without its lane":              {cluster, asynq.Config{Queues: map[string]int{l.Queue("orders", 5): 1}}, attach.Options{Lanes: 64}},
+		"leave out one of them":         {cluster, asynq.Config{}, attach.Options{Lanes: 64, AllowUnknownAsynq: true}},
+	} {
+		if _, err := attach.New(tt.client, tt.cfg, tt.opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", tt.cfg.Queues, err, want)
+		}
+	}
+	for _, n := range []int{48, -1} {
+		if _, err := attach.NewProducer(cluster, attach.ProducerOptions{Lanes: n}); err == nil {
+			t.Errorf("a producer with %d lanes", n)
+		}
+	}
+	if _, err := attach.NewProducer(one, attach.ProducerOptions{Lanes: 64}); err == nil {
+		t.Error("a producer with lanes on one Redis")
+	}
 }

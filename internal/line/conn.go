@@ -24,6 +24,9 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 		opts.Logger = e.log
 	}
 	e.lookAfter()
+	if e.names.Count() > 0 {
+		opts.Owed = func(lane int) string { return OwedIn(e.names.indexIn(lane)) }
+	}
 	opts.Beside = broker.Beside{Key: OwedIn(e.names.start()), Due: e.idleLooks.due, None: e.idleLooks.none}
 	conn := broker.New(e.client, opts)
 	context.AfterFunc(e.closing, conn.Silence) // of a server that was not shut down, too

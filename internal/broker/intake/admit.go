@@ -21,7 +21,7 @@ func (in *Intake) find(f *fetch, tasks []Task) (found, others []Task) {
 			t := &tasks[i]
 			if ttl, _ := f.types.TTL(typeOf(t.Message)); ttl > 0 && t.Recorded == "" {
 				t.Recorded = in.keysIn(t.Message)
-				t.found = t.Recorded != ""
+				t.found = t.Recorded != "" && f.reaches(t.Recorded)
 			}
 		}
 	}()

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ type place struct {
 	in         *Intake
 	number     int      // in the turns of the server; negative if it has none
 	colocated  bool     // the locks of its tasks are there, too
+	tag        string   // of the keys of its lane, "" if it is in none
 	queues     []string // in the order of their priorities
 	positions  []int    // of the queues among those of the server
 	keys       []string // of the queues
@@ -69,6 +71,7 @@ func (in *Intake) placesOf(l lanes.Lanes, strict bool) map[string]*place {
 			queues[i] = l.Queue(queue, lane)
 		}
 		p := in.newPlace(queues, every, len(queues) <= mostQueues)
+		p.tag = l.Tag(lane)
 		turning = append(turning, p)
 		for _, queue := range queues {
 			all[queue] = p
@@ -101,4 +104,14 @@ func (in *Intake) place(queue string) *place {
 		in.others[queue] = p
 	}
 	return p
+}
+
+// reaches reports whether the locks of a task are in the place, by its keys as they are recorded.
+func (p *place) reaches(recorded string) bool {
+	for key := range strings.FieldsSeq(recorded) {
+		if tag, _, _ := strings.Cut(key, "}"); p.tag != "" && tag != p.tag {
+			return false
+		}
+	}
+	return true
 }
