@@ -14,10 +14,6 @@ import (
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
-// ReadyChannel has the name of each queue in a lane into which a task has come while no other was pending there: see ready.lua of
-// package line.
-const ReadyChannel = "railtoken:ready"
-
 const (
 	// laneLooks is in how many parts all lanes are looked at, and laneLookEach the time between two of these: so a lane whose notice
 	// was lost waits for their product.
@@ -103,7 +99,7 @@ func (l *laneLook) start() {
 	}
 	l.begin.Do(func() {
 		l.notices = subscription.New(l.client)
-		_, _ = l.notices.Follow(ReadyChannel, l.hear)
+		_, _ = l.notices.Follow(lanes.ReadyChannel, l.hear)
 		l.look(l.ended, func(int) bool { return true })
 		l.running.Go(func() {
 			tick := time.NewTicker(laneLookEach)

@@ -145,7 +145,7 @@ func TestAnIdleServerWithLanesSendsFewCommands(t *testing.T) {
 		}
 		fill(t, client, 1, []string{queue})
 		if queue != "orders" {
-			client.Publish(t.Context(), ReadyChannel, queue)
+			client.Publish(t.Context(), lanes.ReadyChannel, queue)
 		}
 		took = append(took, redistest.Receive(t, began, patience).Sub(at))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -147,7 +148,7 @@ func (c *Conn) forwardedIn(ctx context.Context, in []string, answers []*redis.Cm
 	}
 	_, _ = c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, queue := range come {
-			pipe.Publish(ctx, ReadyChannel, queue)
+			pipe.Publish(ctx, lanes.ReadyChannel, queue)
 		}
 		return nil
 	})

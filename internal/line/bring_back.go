@@ -17,7 +17,7 @@ var (
 	//go:embed lua/bring_back.lua
 	bringBackSource string
 
-	bringBackScript = redis.NewScript(bringBackSource)
+	bringBackScript = redis.NewScript(composed(bringBackSource))
 )
 
 const (

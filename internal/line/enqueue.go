@@ -16,6 +16,8 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/lanes"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
@@ -154,11 +156,11 @@ func (e *Engine) answer(ctx context.Context, sent broker.Enqueuing) *redis.Cmd {
 	kind := enqueueKind{head, a.WaitFor != ""}
 	script, ok := enqueueScripts.Load(kind)
 	if !ok {
-		source := head + enqueueSource
+		library := lanes.Functions
 		if kind.waits {
-			source = composed(source)
+			library = functions
 		}
-		script, _ = enqueueScripts.LoadOrStore(kind, redis.NewScript(source))
+		script, _ = enqueueScripts.LoadOrStore(kind, redis.NewScript(rediswire.Compose(library, head+enqueueSource)))
 	}
 	//nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
 	cmd := script.(*redis.Script).Run(ctx, e.client, names, args...)

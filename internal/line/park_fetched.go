@@ -87,7 +87,7 @@ func (e *Engine) parkingAtFetch() *broker.Parking {
 	constants := fmt.Sprintf("local KEYS, parked, idle_waiters, owed_for, head_look, lost_after, left_after = {}, %q, %d, %d, %d, %d, %d\n",
 		e.names.start(), idleWaiters.Milliseconds(), owedAfter.Milliseconds(), headLook.Milliseconds(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()))
 	return &broker.Parking{
-		Source:   constants + composed("return park, wakeReleased, parse, leaveWaiters, admit, begin, depart"),
+		Source:   constants + composed("return park, wakeReleased, parse, leaveWaiters, admit, begin, depart, ready"),
 		Unserved: e.notFetched, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }

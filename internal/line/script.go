@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -34,7 +35,7 @@ var (
 	//go:embed lua/admit.lua
 	admitSource string
 
-	functions = taskSource + recordSource + waitersSource + oweSource + stateSource + headSource + sequenceSource +
+	functions = lanes.Functions + taskSource + recordSource + waitersSource + oweSource + stateSource + headSource + sequenceSource +
 		wakeSource + parkFetchedSource + admitSource
 
 	suspendStep  = stepOf("suspend")
@@ -63,7 +64,7 @@ var (
 
 	// On one node a call is one script. On a Cluster it is several, each of which is a function.
 	parkScript = redis.NewScript(composed(parkSource))
-	wakeScript = redis.NewScript(composed("return wake(KEYS[1], KEYS[2], KEYS[3], nil, unpack(ARGV))"))
+	wakeScript = redis.NewScript(composed("return announced(wake(KEYS[1], KEYS[2], KEYS[3], nil, unpack(ARGV)))"))
 )
 
 // composed returns a script that may call the functions.

@@ -22,6 +22,8 @@ const Key = "railtoken preflight"
 type Needs struct {
 	// Queues are the asynq queues whose tasks are there; none if there are only locks.
 	Queues []string
+	// Lanes says that the queues have lanes.
+	Lanes bool
 	// Locks says that locks are there.
 	Locks bool
 	// RedisKeys are the Redis keys of the lock of [Key], if another program chose their names; the usual ones when

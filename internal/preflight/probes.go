@@ -7,6 +7,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/holdings"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
@@ -109,10 +110,14 @@ const supersedeChannel = "railtoken:supersede"
 const deposedChannel = "railtoken:deposed"
 
 // channelsOf returns the channels that the user should be able to use: those of the lock for releases and depositions,
-// that of asynq for cancellations, and that of tasks that supersede others.
+// that of asynq for cancellations, that of tasks that supersede others, and that
+// of tasks that come into lanes.
 func channelsOf(needs Needs) (channels []string) {
 	if len(needs.Queues) > 0 {
 		channels = append(channels, cancelChannel, supersedeChannel)
+	}
+	if needs.Lanes {
+		channels = append(channels, lanes.ReadyChannel)
 	}
 	if names := lockNames(needs); len(names) > 0 {
 		channels = append(channels, names[0])

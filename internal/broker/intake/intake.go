@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 var (
@@ -29,7 +30,7 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	giveBackScript = pipeline.NewScript(lockwire.Script(giveBackSource))
+	giveBackScript = pipeline.NewScript(lockwire.Script(rediswire.Compose(lanes.Functions, giveBackSource)))
 )
 
 const (

@@ -62,6 +62,7 @@ elseif cancelled then
   return 3
 else
   redis.call('RPUSH', KEYS[4], id)
+  ready(KEYS[4], 1)
   redis.call('HSET', KEYS[1], 'msg', ARGV[3], 'state', 'pending', 'pending_since', ARGV[6])
   if deaths then
     redis.call('HSET', KEYS[1], 'railtoken:deaths', deaths)

@@ -39,5 +39,7 @@ if #ARGV > A + 3 then
     tonumber(ARGV[A + 9]), unique)
   note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9], '', '', ARGV[A + 10])
   redis.call('HSET', task, 'railtoken:nonce', call)
+else
+  ready(KEYS[K + 2], 1)
 end
 return 1

@@ -16,4 +16,5 @@ redis.call('HDEL', task, 'result')
 forget(task)
 redis.call('HSET', task, 'state', 'pending', 'pending_since', ARGV[2])
 redis.call('LPUSH', KEYS[3], id)
+ready(KEYS[3], 1)
 return state

@@ -139,6 +139,21 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
   return {outcome, redis.call('ZCARD', waiters)}
 end
 
+-- announced(reply) tells idle servers of the tasks that wake has woken, and returns its reply.
+local function announced(reply)
+  if reply[1] == 'woken' then
+    local come = {}
+    for i = 3, #reply do
+      local _, prefix = parse(reply[i])
+      come[prefix] = (come[prefix] or 0) + 1
+    end
+    for prefix, n in pairs(come) do
+      ready(prefix .. 'pending', n)
+    end
+  end
+  return reply
+end
+
 -- wakeReleased(waiters, most, now (ns), unserved queues: see grant.lua; the sequence of the key if it has one) is the wake of the
 -- script that releases a key. It returns {waiters left, entries that were woken...}; or nil if the caller has to look for more.
 local function wakeReleased(waiters, most, now, unserved, sequence)

@@ -338,12 +338,18 @@ end
 if ARGV[2] ~= '' and call('EXISTS', KEYS[#KEYS]) == 0 then
   take(tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
 end
+local waits = {} -- tasks that were woken and have no slot here, by the keys of their queues
 for _, each in ipairs(lists) do
   for _, task in ipairs(each[2]) do
     if not granted[task] then
       each[1][3] = each[1][3] + 1
+      local pending = string.match(task, '^(asynq:{.*}:)t:') .. 'pending'
+      waits[pending] = (waits[pending] or 0) + 1
     end
   end
+end
+for pending, n in pairs(waits) do
+  pcall(ready, pending, n)
 end
 replies[#acks + 1] = tasks
 if #errors > 0 then

@@ -60,13 +60,13 @@ local function ttlOf(types, kind)
 end
 
 -- load() loads the functions of package line, which most calls do not need. They stay nil if the server parks no tasks.
-local park, wakeReleased, parse, leaveWaiters, admit, begin, depart, loaded
+local park, wakeReleased, parse, leaveWaiters, admit, begin, depart, ready, loaded
 local function load()
   local function functions()
 --PARKING--
   end
   if not loaded then
-    loaded, park, wakeReleased, parse, leaveWaiters, admit, begin, depart = true, functions()
+    loaded, park, wakeReleased, parse, leaveWaiters, admit, begin, depart, ready = true, functions()
   end
 end
 
