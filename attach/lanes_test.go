@@ -209,3 +209,46 @@ func TestLanesThatCannotBeAreRefused(t *testing.T) {
 		t.Error("a producer with lanes on one Redis")
 	}
 }
+
+// The ends of tasks in lanes are told, whoever has ended them.
+func TestEndsInLanesAreTold(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, 3).Client(t)
+	told := make(chan string, 10)
+	a, err := attach.New(client, asynq.Config{Concurrency: 2, Queues: map[string]int{"orders": 1}}, attach.Options{
+		Lanes: 64, OnArchived: func(_ context.Context, info *asynq.TaskInfo, _ attach.EndReason) error {
+			told <- info.Queue + "/" + info.ID
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := laneProducer(t, client, 64)
+	server := asynq.NewServerFromRedisClient(a.Client(), a.Config())
+	t.Cleanup(func() { server.Shutdown(); _ = a.Close() })
+	key := func(_ context.Context, task *asynq.Task) ([]string, error) {
+		return []string{string(task.Payload())}, nil
+	}
+	if err := server.Start(a.Lock(key)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return asynq.SkipRetry }))); err != nil {
+		t.Fatal(err)
+	}
+	info, err := p.EnqueueContext(t.Context(), asynq.NewTask("test", []byte("order:1")), asynq.Queue("orders"), attach.Keys("order:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := redistest.Receive(t, told, 30*time.Second); got != info.Queue+"/"+info.ID {
+		t.Errorf("the end of %s was told, not of %s/%s", got, info.Queue, info.ID)
+	}
+	// An operator archives one by hand, in a lane whose archive does not exist yet.
+	info, err = p.EnqueueContext(t.Context(), asynq.NewTask("test", []byte("order:2")), asynq.Queue("orders"), asynq.ProcessIn(time.Hour), attach.Keys("order:2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := asynq.NewInspectorFromRedisClient(client).ArchiveTask(info.Queue, info.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := redistest.Receive(t, told, 60*time.Second); got != info.Queue+"/"+info.ID {
+		t.Errorf("the end of %s was told, not of %s/%s", got, info.Queue, info.ID)
+	}
+}

@@ -31,7 +31,12 @@ func (a *Attached) Client() redis.UniversalClient {
 		Worker: a.recovery.worker,
 	})
 	a.watch(server)
-	a.teller.Start(slices.Collect(maps.Keys(a.served())))
+	var all []string
+	for queue := range a.served() {
+		all = append(all, a.lanes.Queues(queue)...)
+	}
+	slices.Sort(all)
+	a.teller.Start(all)
 	return server
 }
 

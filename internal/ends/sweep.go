@@ -26,6 +26,8 @@ const (
 	batch = 64
 	// overlap is how far back a look at an archive reaches before the last one: the clocks of other programs may differ by that.
 	overlap = time.Minute
+	// mostQueues is how many queues one look is for. If there are more, as with lanes, several looks share them.
+	mostQueues = 48
 	// heardFor is how long after the last look an archive is looked through from there, and not from now on.
 	heardFor = 24 * time.Hour
 )
@@ -34,17 +36,22 @@ const (
 func (t *Teller) sweep() {
 	tick := time.NewTicker(sweepEach)
 	defer tick.Stop()
-	var seen map[string]archives
+	var seen map[string]archive
 	if t.Archived != nil {
-		seen = map[string]archives{}
+		seen = map[string]archive{}
 	}
-	var next time.Time
-	for {
-		if now := time.Now(); t.Archived != nil && !now.Before(next) {
-			next = now.Add(archiveEach)
-			t.lookAtArchives(seen)
+	parts := slices.Collect(slices.Chunk(t.queues, mostQueues))
+	if len(parts) == 0 {
+		return
+	}
+	next := make([]time.Time, len(parts))
+	for look := 0; ; look++ {
+		part := look % len(parts)
+		if now := time.Now(); t.Archived != nil && !now.Before(next[part]) {
+			next[part] = now.Add(archiveEach)
+			t.lookAtArchives(parts[part], seen)
 		}
-		t.takeOver()
+		t.takeOver(parts[part])
 		select {
 		case <-t.stop:
 			return
@@ -54,17 +61,40 @@ func (t *Teller) sweep() {
 	}
 }
 
-// takeOver has marks told that nobody tells.
-func (t *Teller) takeOver() {
-	for _, queue := range t.queues {
-		for _, key := range []string{ArchivedMarks(queue), CompletedMarks(queue)} {
-			if key == ArchivedMarks(queue) && t.Archived == nil || key == CompletedMarks(queue) && t.Completed == nil {
-				continue
-			}
-			for t.claimSome(key) {
-			}
+// takeOver has marks of some queues told that nobody tells.
+func (t *Teller) takeOver(queues []string) {
+	var keys []string
+	for _, queue := range queues {
+		if t.Archived != nil {
+			keys = append(keys, ArchivedMarks(queue))
+		}
+		if t.Completed != nil {
+			keys = append(keys, CompletedMarks(queue))
 		}
 	}
+	for i, there := range t.exist(keys) {
+		for there && t.claimSome(keys[i]) {
+		}
+	}
+}
+
+// exist tells which of some keys may exist, by one command each.
+func (t *Teller) exist(keys []string) []bool {
+	ctx, cancel := context.WithTimeout(t.ctx, callTimeout)
+	defer cancel()
+	counts := make([]*redis.IntCmd, len(keys))
+	_, _ = t.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			counts[i] = p.Exists(ctx, key)
+		}
+		return nil
+	})
+	there := make([]bool, len(keys))
+	for i, count := range counts {
+		n, err := count.Result()
+		there[i] = err != nil || n > 0 // the call that follows meets the error
+	}
+	return there
 }
 
 // claimSome has some marks of a key told. It reports whether there may be more, and room for them.
@@ -111,14 +141,26 @@ func (t *Teller) wrong(ctx context.Context, err error) {
 	}
 }
 
-// archives are the archived tasks of a queue that the last look has seen, with when they were archived (s).
-type archives map[string]int64
+// archive is what the last look has seen of the archive of a queue.
+type archive struct {
+	at    time.Time        // of the look; an archive that does not exist is not looked at
+	tasks map[string]int64 // when they were archived (s)
+}
 
-// lookAtArchives notes the ends of tasks that other programs have archived.
-func (t *Teller) lookAtArchives(seen map[string]archives) {
-	for _, queue := range t.queues {
+// lookAtArchives notes the ends of tasks of some queues that other programs have archived.
+func (t *Teller) lookAtArchives(queues []string, seen map[string]archive) {
+	keys := make([]string, len(queues))
+	for i, queue := range queues {
+		keys[i] = asynqwire.Archived(queue)
+	}
+	began := time.Now()
+	there := t.exist(keys)
+	for i, queue := range queues {
 		if t.stopped() {
 			return
+		}
+		if last := seen[queue].at; !there[i] && began.Sub(last) < heardFor/2 { // it is known up to when somebody has looked
+			continue
 		}
 		ctx, cancel := context.WithTimeout(t.ctx, 5*callTimeout)
 		found, err := t.lookAtArchive(ctx, queue, seen[queue])
@@ -132,32 +174,32 @@ func (t *Teller) lookAtArchives(seen map[string]archives) {
 }
 
 // lookAtArchive notes the ends of tasks of a queue that other programs have archived since the last look of any server.
-func (t *Teller) lookAtArchive(ctx context.Context, queue string, seen archives) (archives, error) {
+func (t *Teller) lookAtArchive(ctx context.Context, queue string, seen archive) (archive, error) {
 	from, err := t.Client.Get(ctx, HeardKey(queue)).Int64()
 	now := time.Now()
 	if errors.Is(err, redis.Nil) { // tasks that were archived before anybody heard of them are not told
-		return nil, t.Client.SetNX(ctx, HeardKey(queue), now.Add(overlap).Unix(), heardFor).Err()
+		return archive{at: now}, t.Client.SetNX(ctx, HeardKey(queue), now.Add(overlap).Unix(), heardFor).Err()
 	} else if err != nil {
-		return nil, err
+		return archive{}, err
 	}
 	// One call, since tasks leave the archive at any moment: asynq keeps 10 000 there at most.
 	tasks, err := t.Client.ZRangeByScoreWithScores(ctx, asynqwire.Archived(queue), &redis.ZRangeBy{
 		Min: strconv.FormatInt(from-int64(overlap.Seconds()), 10), Max: "+inf",
 	}).Result()
 	if err != nil {
-		return nil, err
+		return archive{}, err
 	}
-	found := archives{}
+	found := archive{now, map[string]int64{}}
 	var fresh []redis.Z
 	for _, z := range tasks {
 		id, _ := z.Member.(string)
-		if found[id] = int64(z.Score); seen[id] != found[id] {
+		if found.tasks[id] = int64(z.Score); seen.tasks[id] != found.tasks[id] {
 			fresh = append(fresh, z)
 		}
 	}
 	for some := range slices.Chunk(fresh, batch) {
 		if err := t.note(ctx, queue, some); err != nil {
-			return nil, err
+			return archive{}, err
 		}
 	}
 	if now.Unix() <= from {
