@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -128,7 +129,7 @@ func TestTasksOfAHeldKeyWaitAndRunInOrder(t *testing.T) {
 			return n
 		}()
 		t.Logf("%d bytes a waiter: %v", waiting, o.client.HGetAll(t.Context(), "asynq:{default}:t:t007").Val())
-		before := carriedOut(t, o.client)
+		before := redistest.Commands(t, o.client)
 		close(o.end)
 		for i := range tasks {
 			if id, want := receive(t, o.began), fmt.Sprintf("t%03d", i); id != want {
@@ -136,7 +137,7 @@ func TestTasksOfAHeldKeyWaitAndRunInOrder(t *testing.T) {
 			}
 		}
 		o.wantNoLocks()
-		t.Logf("%d commands in Redis", carriedOut(t, o.client)-before)
+		t.Logf("%d commands in Redis", redistest.Commands(t, o.client)-before)
 		o.wantNoCalls(2 * tasks)
 	})
 }

@@ -34,6 +34,8 @@ const (
 	heldAfterDeath = 5 * time.Second
 	// takenAtOnce is how many tasks of a queue are taken back at a time: a dead worker may have had a thousand.
 	takenAtOnce = 16
+	// sweptAtOnce is how many queues are looked at at a time: a master that does not answer must not keep those of others waiting.
+	sweptAtOnce = 64
 )
 
 // recovery takes back the tasks of workers that do not report any more. The zero value is off.
@@ -157,13 +159,36 @@ func (a *Attached) sweep(ctx context.Context, reporter *holdings.Reporter) {
 		return
 	}
 	r.last, r.dead = time.Now(), dead
-	for queue := range a.served() {
-		if err := a.sweepQueue(ctx, queue, reporter, dead); err != nil && ctx.Err() == nil {
+	queues := a.swept()
+	errs, at := make([]error, len(queues)), make(chan struct{}, sweptAtOnce)
+	var all sync.WaitGroup
+	for i, queue := range queues {
+		at <- struct{}{}
+		all.Go(func() {
+			defer func() { <-at }()
+			errs[i] = a.sweepQueue(ctx, queue, reporter, dead)
+		})
+	}
+	all.Wait()
+	for i, queue := range queues {
+		if errs[i] != nil && ctx.Err() == nil {
 			r.last = time.Time{}
 			a.opts.Logger.WarnContext(ctx, "the tasks of dead workers could not be taken back; this is tried again after the next report",
-				"queue", queue, "error", logsafe.Error(err))
+				"queue", queue, "error", logsafe.Error(errs[i]))
 		}
 	}
+}
+
+// swept returns the queues of the servers, and with lanes those in lanes in which there may be tasks.
+func (a *Attached) swept() []string {
+	queues := slices.Collect(maps.Keys(a.served()))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, server := range a.servers {
+		queues = append(queues, server.InLanes()...)
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
 }
 
 func (a *Attached) sweepQueue(ctx context.Context, queue string, reporter *holdings.Reporter, dead map[string]holdings.Last) error {

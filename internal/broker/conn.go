@@ -68,24 +68,22 @@ func (c *Conn) Silence() {
 	c.lanes.close()
 }
 
-// MayHave reports whether there may be anything in the lane of a queue: tasks in whichever state but archived, or what is owed. It
-// is true for a queue of no lane, and what it says is 2 s old at most while Redis answers.
-func (c *Conn) MayHave(queue string) bool {
-	if c.lanes == nil || c.lanes.lanes.Count() == 0 {
-		return true
+// InLanes returns the queues of the server in those lanes in which there may be anything: tasks in any state but archived, or what
+// is owed. What it says is 2 s old at most while Redis answers.
+func (c *Conn) InLanes() (queues []string) {
+	if c.lanes == nil {
+		return nil
 	}
-	if _, ok := c.lanes.lanes.In(queue); !ok {
-		return true
+	for i := range c.lanes.lanes.Count() {
+		if s := &c.lanes.spots[i]; c.lanes.mayHave(s.queues[0]) {
+			queues = append(queues, s.queues...)
+		}
 	}
-	return c.lanes.mayHave(queue)
+	return queues
 }
 
-// Hear notes that a queue in a lane may have tasks.
-func (c *Conn) Hear(queue string) {
-	if c.lanes != nil {
-		c.lanes.hear(queue)
-	}
-}
+// MayOwe reports whether something may be owed in a lane: see [Options].Owed. It is true without lanes.
+func (c *Conn) MayOwe(lane int) bool { return c.lanes == nil || c.lanes.mayOwe(lane) }
 
 // drainTimeout is how long a server that shuts down waits for replies before it puts back the tasks in memory.
 const drainTimeout = time.Second

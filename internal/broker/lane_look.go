@@ -46,10 +46,11 @@ type laneLook struct {
 
 // spot is what a look looks at: a lane, or a queue itself.
 type spot struct {
-	queues           []string
-	all              []string // the keys of all that may be there
-	pending, delayed []string
-	has, hasDelayed  bool // whether it has anything, as far as is known
+	queues                 []string
+	all                    []string // the keys of all that may be there
+	pending, delayed, owed []string // those of its tasks that may run, or may later, and of what is owed
+	// Whether it has anything, and whether some of it is delayed or owed, as far as is known.
+	has, delays, owes bool
 }
 
 func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) *laneLook {
@@ -70,7 +71,8 @@ func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) 
 		l.add(queues)
 		if opts.Owed != nil {
 			s := &l.spots[len(l.spots)-1]
-			s.all = append(s.all, opts.Owed(lane))
+			s.owed = []string{opts.Owed(lane)}
+			s.all = append(s.all, s.owed...)
 		}
 	}
 	for i := range l.queues {
@@ -81,7 +83,7 @@ func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) 
 
 // add adds a spot with some queues. Nothing is known of it.
 func (l *laneLook) add(queues []string) {
-	s := spot{queues: queues, has: true, hasDelayed: true}
+	s := spot{queues: queues, has: true, delays: true, owes: true}
 	for _, queue := range queues {
 		l.at[queue] = len(l.spots)
 		s.pending = append(s.pending, asynqwire.Pending(queue))
@@ -157,28 +159,34 @@ func (l *laneLook) look(ctx context.Context, at func(i int) bool) {
 	l.mu.Lock()
 	var filled []int
 	for n, i := range some {
+		s := &l.spots[i]
 		if exists, err := known[n].Result(); err == nil {
-			l.spots[i].has = exists > 0
-			l.spots[i].hasDelayed = l.spots[i].hasDelayed && exists > 0
+			s.has = exists > 0
+			s.delays, s.owes = s.delays && s.has, s.owes && s.has
 		}
-		if l.spots[i].has {
+		if s.has {
 			filled = append(filled, i)
 		}
 	}
 	l.mu.Unlock()
 	pending := l.exist(ctx, filled, func(s *spot) []string { return s.pending })
 	delayed := l.exist(ctx, filled, func(s *spot) []string { return s.delayed })
+	owed := l.exist(ctx, filled, func(s *spot) []string { return s.owed })
 	for n, i := range filled {
+		s := &l.spots[i]
 		if pending[n].Val() > 0 {
-			for _, queue := range l.spots[i].queues {
+			for _, queue := range s.queues {
 				l.intake.Hear(queue)
 			}
 		}
+		l.mu.Lock()
 		if exists, err := delayed[n].Result(); err == nil {
-			l.mu.Lock()
-			l.spots[i].hasDelayed = exists > 0
-			l.mu.Unlock()
+			s.delays = exists > 0
 		}
+		if exists, err := owed[n].Result(); err == nil {
+			s.owes = exists > 0
+		}
+		l.mu.Unlock()
 	}
 }
 
@@ -190,21 +198,32 @@ func (l *laneLook) exist(ctx context.Context, some []int, keys func(*spot) []str
 	}
 	_, _ = l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n, i := range some {
-			answers[n] = pipe.Exists(ctx, keys(&l.spots[i])...)
+			if all := keys(&l.spots[i]); len(all) > 0 {
+				answers[n] = pipe.Exists(ctx, all...)
+			} else {
+				answers[n] = redis.NewIntCmd(ctx)
+			}
 		}
 		return nil
 	})
 	return answers
 }
 
-// delays reports whether a queue may have tasks that asynq forwards when they are due.
-func (l *laneLook) delays(queue string) bool {
-	return l.is(queue, func(s *spot) bool { return s.hasDelayed })
+// mayDelay reports whether a queue may have tasks that asynq forwards when they are due.
+func (l *laneLook) mayDelay(queue string) bool {
+	return l.is(queue, func(s *spot) bool { return s.delays })
 }
 
 // mayHave reports whether there may be anything in the lane of a queue.
 func (l *laneLook) mayHave(queue string) bool {
 	return l.is(queue, func(s *spot) bool { return s.has })
+}
+
+// mayOwe reports whether something may be owed in a lane.
+func (l *laneLook) mayOwe(lane int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spots[lane].owes
 }
 
 func (l *laneLook) is(queue string, so func(*spot) bool) bool {

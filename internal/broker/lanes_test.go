@@ -76,7 +76,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func carriedOut(t *testing.T, nodes ...*redistest.Server) (n int) {
 	t.Helper()
 	for _, node := range nodes {
-		n += redistest.Commands(t, node)
+		n += redistest.Commands(t, node.Client(t))
 	}
 	return n
 }

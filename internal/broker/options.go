@@ -23,7 +23,7 @@ type Options struct {
 	Slots  int
 	// Lanes have further queues of the server, one in each lane for each of Queues. They require a Redis Cluster, and at most 255 Queues.
 	Lanes lanes.Lanes
-	// Owed returns the key of what is owed in a lane, whose existence counts for [Conn.MayHave]. When nil, there is none.
+	// Owed returns the key of what is owed in a lane, for [Conn.MayOwe]. When nil, there is none.
 	Owed func(lane int) string
 	// Background runs a call until Redis has answered it, for at most limit; it reports false when the process is
 	// ending. When nil, each call has a goroutine of its own.

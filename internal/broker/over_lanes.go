@@ -32,10 +32,10 @@ func (c *Conn) overLanes(ctx context.Context, text, sum string, keys []string, a
 	forwards := scripts[sum] == forwardScript
 	wanted := c.lanes.mayHave
 	if forwards {
-		wanted = c.lanes.delays
+		wanted = c.lanes.mayDelay
 	}
 	var answers []*redis.Cmd
-	if !forwards || c.lanes.delays(queue) || c.look.forwardsDue() {
+	if !forwards || c.lanes.mayDelay(queue) || c.look.forwardsDue() {
 		cmd := send(ctx)
 		if rediswire.Says(cmd.Err(), rediswire.NoScript) { // go-redis sends the whole script next
 			return cmd

@@ -2,6 +2,7 @@ package line
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/broker"
@@ -28,7 +29,13 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 		opts.Owed = func(lane int) string { return OwedIn(e.names.indexIn(lane)) }
 	}
 	opts.Beside = broker.Beside{Key: OwedIn(e.names.start()), Due: e.idleLooks.due, None: e.idleLooks.none}
+	if e.names.Count() > 0 {
+		opts.Owed = func(lane int) string { return OwedIn(e.names.indexIn(lane)) }
+	}
 	conn := broker.New(e.client, opts)
+	e.mu.Lock()
+	e.conns = append(slices.DeleteFunc(e.conns, func(c *broker.Conn) bool { return c.Pulse().Over }), conn)
+	e.mu.Unlock()
 	context.AfterFunc(e.closing, conn.Silence) // of a server that was not shut down, too
 	return conn
 }

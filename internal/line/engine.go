@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/ends"
 	"github.com/railtoken/railtoken/internal/holdings"
@@ -55,6 +56,7 @@ type Engine struct {
 	parking   context.Context // of the parks under way: ends later
 	giveUp    context.CancelFunc
 	lastWakes map[string]*lastWake // of each key that has more waiters
+	conns     []*broker.Conn       // of the servers of this process, which tell where a wake may be owed
 	looks     chan struct{}        // ends the looks for owed wakes; nil if there are none
 	idleLooks idleLooks
 	messages  *subscription.Subscription // of operators, to the runs of this process

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/broker"
 )
 
 var (
@@ -72,13 +73,22 @@ func failing(err error) bool {
 }
 
 // payOwed looks for keys for which a wake is owed, and wakes the next task of each. If there are none, it makes one call to
-// Redis, and one more for each lane.
+// Redis, and one more for each lane in which a server may have seen one.
 func (e *Engine) payOwed(ctx context.Context) error {
-	var errs []error
-	for _, index := range e.names.Indexes() {
-		errs = append(errs, e.payOwedIn(ctx, OwedIn(index)))
+	errs := []error{e.payOwedIn(ctx, OwedIn(e.names.start()))}
+	for lane := range e.names.Count() {
+		if e.mayOwe(lane) {
+			errs = append(errs, e.payOwedIn(ctx, OwedIn(e.names.indexIn(lane))))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// mayOwe reports whether a wake may be owed in a lane, for all that the servers of this process know.
+func (e *Engine) mayOwe(lane int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.conns, func(c *broker.Conn) bool { return c.MayOwe(lane) })
 }
 
 // payOwedIn looks at one set of keys.

@@ -264,11 +264,9 @@ func closing[C interface{ Close() error }](tb testing.TB, c C) C {
 	return c
 }
 
-// Commands returns how many commands the server has carried out, those included that scripts have called.
-func Commands(tb testing.TB, s *Server) (n int) {
+// Commands returns how many commands the server of a client has carried out, those included that scripts have called.
+func Commands(tb testing.TB, client redis.UniversalClient) (n int) {
 	tb.Helper()
-	client := s.impatient()
-	defer client.Close()
 	stats, err := client.Info(tb.Context(), "commandstats").Result()
 	if err != nil {
 		tb.Fatal(err)
