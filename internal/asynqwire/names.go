@@ -70,6 +70,13 @@ func QueueOf(key, kind string) (queue string, ok bool) {
 	return queue, ofQueue && ofKind
 }
 
+// QueueIn returns the queue that a key belongs to.
+func QueueIn(key string) (queue string, ok bool) {
+	queue, ofQueue := strings.CutPrefix(key, queueOpen)
+	queue, _, ended := strings.Cut(queue, queueEnd)
+	return queue, ofQueue && ended
+}
+
 // TaskAt returns the queue and the ID of the task with this key. ok is false for the prefix of all tasks.
 func TaskAt(key string) (queue, id string, ok bool) {
 	queue, id, _ = strings.Cut(key, queueEnd+hashPart)

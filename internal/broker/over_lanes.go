@@ -22,7 +22,10 @@ var overTexts sync.Map
 // it. asynq gets all that they answer as one answer: the sum of numbers, or all elements of lists. A master that does not answer
 // leaves out its part, unless none has answered.
 func (c *Conn) overLanes(ctx context.Context, text, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
-	queue, ok := queueOf(keys)
+	queue, ok := "", false
+	if len(keys) > 0 {
+		queue, ok = asynqwire.QueueIn(keys[0])
+	}
 	if !ok {
 		return send(ctx)
 	}
@@ -62,19 +65,6 @@ func (c *Conn) overLanes(ctx context.Context, text, sum string, keys []string, a
 	c.pulse.called(all.Err())
 	c.missed(all.Err())
 	return all
-}
-
-// queueOf returns the queue that the keys of a script are of.
-func queueOf(keys []string) (string, bool) {
-	if len(keys) == 0 {
-		return "", false
-	}
-	rest, ok := strings.CutPrefix(keys[0], "asynq:{")
-	end := strings.LastIndexByte(rest, '}')
-	if !ok || end < 0 {
-		return "", false
-	}
-	return rest[:end], true
 }
 
 // inLanes carries out a script for queues in lanes; known is false if some master does not know it, nor does this process.
