@@ -74,6 +74,7 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 			come = true
 		case <-late: // what it brings comes into memory
 			c.flight, late, more = nil, nil, true
+			c.intake.Late()
 		case end := <-c.flight:
 			c.flight, late = nil, nil
 			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {

@@ -171,7 +171,10 @@ func (p *place) take(ctx context.Context, a asked, most int) (more bool, err err
 		(&fetch{place: p}).turned(false, err)
 		return false, err
 	}
-	if a.share {
+	switch {
+	case a.probe:
+		most = 1
+	case a.share && most < 0:
 		most = in.slots.share(in.turning.turns.width)
 	}
 	found, n := in.slots.ask(p, 1, 0, most)

@@ -17,6 +17,7 @@ type turning struct {
 
 	mu    sync.Mutex
 	turns *turns
+	last  *place // that of the last Fetch
 }
 
 func newTurning(places []*place, slots int, strict bool) *turning {
@@ -34,7 +35,8 @@ func (t *turning) pick(awaited []*place) (p *place, a asked, most int, ok bool) 
 	for _, p := range awaited {
 		if !t.turns.all[p.number].busy {
 			a, most = t.turns.join(p.number, now, 0)
-			t.turns.all[p.number].busy = true
+			t.turns.ask(p.number)
+			t.last = p
 			return p, a, most, true
 		}
 	}
@@ -42,7 +44,8 @@ func (t *turning) pick(awaited []*place) (p *place, a asked, most int, ok bool) 
 	if !ok {
 		return nil, a, 0, false
 	}
-	return t.places[i], a, -1, true
+	t.last = t.places[i]
+	return t.last, a, -1, true
 }
 
 // any reports whether a Fetch may ask any place.
@@ -68,20 +71,57 @@ func (t *turning) answered(p *place, a asked, more bool) {
 
 // failed notes that a place could not be asked. If it has not answered, neither do the others on its master.
 func (t *turning) failed(p *place, err error) {
-	all := []*place{p}
-	if cluster, ok := p.in.client.(*redis.ClusterClient); ok && unanswered(err) {
-		if master, err := cluster.MasterForKey(context.Background(), asynqwire.Pending(p.queues[0])); err == nil {
-			all = slices.DeleteFunc(slices.Clone(t.places), func(other *place) bool {
-				its, err := cluster.MasterForKey(context.Background(), asynqwire.Pending(other.queues[0]))
-				return other != p && (err != nil || its != master)
-			})
-		}
+	away := unanswered(err)
+	var all []int
+	if away {
+		all = t.beside(p)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	for _, p := range all {
-		t.turns.failed(p.number, now)
+	if away {
+		t.turns.away(all, time.Now())
+	} else {
+		t.turns.failed(p.number, time.Now())
+	}
+}
+
+// beside returns the numbers of the places on the master of one, as far as that is known.
+func (t *turning) beside(p *place) (all []int) {
+	cluster, ok := p.in.client.(*redis.ClusterClient)
+	if !ok {
+		return []int{p.number}
+	}
+	masterOf := func(p *place) *redis.Client {
+		master, err := cluster.MasterForKey(context.Background(), asynqwire.Pending(p.queues[0]))
+		if err != nil {
+			return nil
+		}
+		return master
+	}
+	master := masterOf(p)
+	for _, other := range t.places {
+		if other == p || master != nil && masterOf(other) == master {
+			all = append(all, other.number)
+		}
+	}
+	return all
+}
+
+// late notes that the last Fetch has no answer yet: its master may be away.
+func (t *turning) late() {
+	t.mu.Lock()
+	p := t.last
+	if p == nil || !t.turns.all[p.number].busy {
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	all := t.beside(p)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.turns.all[p.number].busy {
+		t.turns.away(all, time.Now())
+		t.turns.ask(p.number)
 	}
 }
 
@@ -90,6 +130,13 @@ func (t *turning) leave(p *place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.turns.leave(p.number)
+}
+
+// Late notes that the last Fetch has had no answer for a while, so that the next one asks another master, if places take turns.
+func (in *Intake) Late() {
+	if in.turning != nil {
+		in.turning.late()
+	}
 }
 
 // Hear notes that a queue may have tasks, if the places of the server take turns.

@@ -53,7 +53,11 @@ type turn struct {
 	busy   bool      // a Fetch is under way, or is to be recalled
 	rests  time.Time // no Fetch before, because the last one has failed
 	rest   time.Duration
+	outage *outage // of its master; nil while that answers
 }
+
+// outage is that of a master. One Fetch at a time, for one task, finds out whether it is over.
+type outage struct{ probed bool }
 
 func newTurns(places, slots int, strict bool) *turns {
 	return &turns{strict: strict, width: max(3, slots/10), all: make([]turn, places)}
@@ -69,7 +73,9 @@ func (t *turns) hear(i int, queues queueSet) bool {
 }
 
 // free reports whether a Fetch may ask a place that may have tasks.
-func (p *turn) free(now time.Time) bool { return p.may != 0 && !p.busy && !now.Before(p.rests) }
+func (p *turn) free(now time.Time) bool {
+	return p.may != 0 && !p.busy && !now.Before(p.rests) && (p.outage == nil || !p.outage.probed)
+}
 
 // any reports whether a Fetch may ask any place.
 func (t *turns) any(now time.Time) bool {
@@ -109,6 +115,7 @@ func (t *turns) waiting(now time.Time, i int) (waiting, others bool) {
 type asked struct {
 	queues queueSet
 	share  bool // only a share of the slots: others may have tasks, too
+	probe  bool // only one: the place may not answer
 	heard  int
 }
 
@@ -147,14 +154,23 @@ func (t *turns) pick(now time.Time) (i int, a asked, ok bool) {
 		return 0, asked{}, false
 	}
 	p := &t.all[i]
-	p.busy, p.served = true, now
+	t.ask(i)
+	p.served = now
 	_, others := t.waiting(now, i)
 	return i, t.of(p, want, others), true
 }
 
+// ask notes that a Fetch of a place is under way.
+func (t *turns) ask(i int) {
+	p := &t.all[i]
+	if p.busy = true; p.outage != nil {
+		p.outage.probed = true
+	}
+}
+
 // of returns what a place is asked for: with strict priorities the highest queues alone, if others may have tasks in them.
 func (t *turns) of(p *turn, want queueSet, others bool) asked {
-	a := asked{^queueSet(0), others, p.heard}
+	a := asked{^queueSet(0), others, p.outage != nil, p.heard}
 	if t.strict && others {
 		a.queues = p.may & want
 	}
@@ -186,10 +202,10 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 		want = t.top(now, i)
 	}
 	switch {
-	case t.strict && others && p.may&want == 0:
+	case t.strict && others && p.may&want == 0, p.outage != nil:
 		return asked{}, 0
 	case p.may == 0: // only a task that they wake may be there
-		return asked{^queueSet(0), true, p.heard}, ownSlots
+		return asked{queues: ^queueSet(0), share: true, heard: p.heard}, ownSlots
 	case p.open && t.over(now, i), !p.open && waiting:
 		return asked{}, 0
 	case !p.open:
@@ -207,6 +223,9 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 func (t *turns) answered(i int, a asked, more bool) {
 	p := &t.all[i]
 	p.rest = 0
+	if p.outage != nil {
+		t.back(p.outage)
+	}
 	switch {
 	case more && p.may == 0:
 		p.may = a.queues
@@ -225,8 +244,41 @@ func (t *turns) failed(i int, now time.Time) {
 	p.rests, p.open = now.Add(p.rest), false
 }
 
+// away notes that the master of some places does not answer. They rest, longer if it did not answer before.
+func (t *turns) away(places []int, now time.Time) {
+	o := &outage{}
+	for _, i := range places {
+		if t.all[i].outage != nil {
+			o = t.all[i].outage
+		}
+	}
+	rest := restFirst
+	for _, i := range places {
+		rest = max(rest, min(2*t.all[i].rest, restMost))
+	}
+	for _, i := range places {
+		p := &t.all[i]
+		p.outage, p.open, p.rest, p.rests = o, false, rest, now.Add(rest)
+	}
+}
+
+// back notes that an outage is over.
+func (t *turns) back(o *outage) {
+	for i := range t.all {
+		if p := &t.all[i]; p.outage == o {
+			p.outage, p.rests, p.rest = nil, time.Time{}, 0
+		}
+	}
+}
+
 // leave notes that no Fetch of a place is under way.
-func (t *turns) leave(i int) { t.all[i].busy = false }
+func (t *turns) leave(i int) {
+	p := &t.all[i]
+	if p.busy && p.outage != nil {
+		p.outage.probed = false
+	}
+	p.busy = false
+}
 
 // reversed returns the numbers below n, a power of two, in an order in which neighbours are far from each other.
 func reversed(n int) []int {

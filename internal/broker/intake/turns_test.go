@@ -264,3 +264,40 @@ func TestNeighboursAreFarFromEachOther(t *testing.T) {
 		t.Error("no lanes have an order")
 	}
 }
+
+// The master of three places does not answer: one of them at a time is asked, for one task, and with the first answer all are back.
+func TestOneFetchProbesAMaster(t *testing.T) {
+	t.Parallel()
+	w := newTurns(4, 8, false)
+	now := time.Unix(1e9, 0)
+	for i := range 4 {
+		w.hear(i, 1)
+	}
+	i, _, _ := w.pick(now)
+	w.away([]int{0, 1, 2}, now)
+	w.ask(i)
+	if i, a, ok := w.pick(now.Add(restMost)); !ok || i != 3 || a.probe {
+		t.Fatalf("beside a probe %d is picked, %+v, %v", i, a, ok)
+	}
+	w.leave(i)
+	if now = now.Add(restFirst); w.any(now.Add(-1)) {
+		t.Fatal("the places do not rest")
+	}
+	i, a, ok := w.pick(now)
+	if !ok || i == 3 || !a.probe {
+		t.Fatalf("after the rest %d is picked, %+v, %v", i, a, ok)
+	}
+	if _, most := w.join((i+1)%3, now, 5); most != 0 {
+		t.Errorf("acknowledgements take %d tasks from a master that may be away", most)
+	}
+	if _, _, ok := w.pick(now); ok {
+		t.Error("a second one is asked")
+	}
+	w.answered(i, a, true)
+	w.leave(i)
+	for range 3 {
+		if _, a, ok := w.pick(now); !ok || a.probe {
+			t.Fatalf("after the answer: %+v, %v", a, ok)
+		}
+	}
+}
