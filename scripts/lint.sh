@@ -14,11 +14,7 @@ mapfile -t files < <(find "${packages[@]%/...}" -name .bin -prune -o -name '*.go
 unformatted=$("$gofumpt" -l "${files[@]}")
 [[ -z $unformatted ]] || fail "not formatted, \"make fmt\" does it:"$'\n'"$unformatted"
 
-# Compiled as make test compiles: then one of the two need not compile.
-export GOFLAGS="${GOFLAGS:-} -trimpath"
-if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
-  export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race"
-fi
+compile_alike
 # With the tests of docker, which need an engine.
 say "golangci-lint, with go vet"
 "$golangci" run --allow-parallel-runners --build-tags engine "${packages[@]}"
