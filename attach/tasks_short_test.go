@@ -6,9 +6,10 @@ import "time"
 
 // make test plays few, make thorough all.
 const (
-	lostReplies = 1500
+	lostReplies = 500
 	stranded    = 600
 	excluded    = 300
+	busy        = 1000 // before and after the one whose turn is watched
 )
 
 const (

@@ -9,6 +9,7 @@ const (
 	lostReplies = 5000
 	stranded    = 1000
 	excluded    = 600
+	busy        = 2000 // before and after the one whose turn is watched
 )
 
 const (
