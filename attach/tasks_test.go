@@ -12,6 +12,9 @@ const (
 	busy        = 2000 // before and after the one whose turn is watched
 )
 
+// everyPair is whether each order is tried in each place.
+const everyPair = true
+
 const (
 	recovered  = 20 * time.Second // after how long workers are dead
 	stoppedFor = 60 * time.Second // how long a worker stands still, at least until its task was taken back
