@@ -37,13 +37,20 @@ func onPrices(t *testing.T, test func(p *prices)) {
 	t.Parallel()
 	for _, order := range []middleware.Order{middleware.BestEffort, middleware.FIFO, middleware.StrictFIFO} {
 		for name, place := range map[string]struct {
+			order     middleware.Order
 			locker    func(t *testing.T) *locking.Single
 			cluster   bool
 			namespace string
 		}{
-			"one Redis": {}, "locks elsewhere": {locker: elsewhere}, "a Cluster": {cluster: true},
-			"a namespace": {namespace: "shop-a"}, "a namespace on a Cluster": {cluster: true, namespace: "shop-a"},
+			"one Redis":                {order: order},
+			"locks elsewhere":          {order: middleware.FIFO, locker: elsewhere},
+			"a Cluster":                {order: middleware.StrictFIFO, cluster: true},
+			"a namespace":              {order: middleware.BestEffort, namespace: "shop-a"},
+			"a namespace on a Cluster": {order: middleware.FIFO, cluster: true, namespace: "shop-a"},
 		} {
+			if order != place.order && !everyPair {
+				continue
+			}
 			t.Run(fmt.Sprint(order, ", ", name), func(t *testing.T) {
 				t.Parallel()
 				var client redis.UniversalClient

@@ -24,7 +24,7 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			producer := r.produce()
-			const before, after, most = 2000, 2000, 200
+			const before, after, most = busy, busy, 200
 			var started, known atomic.Int64
 			place, ready := make(chan int, 1), make(chan struct{})
 			for range servers {
@@ -64,24 +64,27 @@ func TestATaskOfFourBusyKeysStartsInItsTurn(t *testing.T) {
 			if err := r.inspect.UnpauseQueue("default"); err != nil {
 				t.Fatal(err)
 			}
-			// 2 000 tasks, one after another on four keys, take a slow machine more than a wait for one event.
-			goesOn := func(until func() bool) {
-				for began, n := time.Now(), started.Load(); !until(); <-time.After(10 * time.Millisecond) {
-					if now := started.Load(); now > n {
-						began, n = time.Now(), now
-					} else if time.Since(began) > limit {
-						t.Fatalf("no task has started for %v, after %d", limit, n)
-					}
-				}
-			}
-			goesOn(func() bool { return len(place) > 0 })
+			r.goesOn(&started, func() bool { return len(place) > 0 })
 			if late := receive(t, place) - before - 1; late > most {
 				t.Errorf("the task of four keys started %d places late, want %d at most", late, most)
 			} else {
 				t.Logf("the task of four keys started %d places late", late)
 			}
-			goesOn(func() bool { return started.Load() == before+1+after })
+			r.goesOn(&started, func() bool { return started.Load() == before+1+after })
 			r.wantNoLocks()
 		})
+	}
+}
+
+// goesOn waits until a condition holds, for as long as the number of tasks grows: many of them take a slow machine more than a wait for one
+// event.
+func (r *rig) goesOn(tasks *atomic.Int64, until func() bool) {
+	r.Helper()
+	for began, n := time.Now(), tasks.Load(); !until(); <-time.After(10 * time.Millisecond) {
+		if now := tasks.Load(); now > n {
+			began, n = time.Now(), now
+		} else if time.Since(began) > limit {
+			r.Fatalf("nothing has gone on for %v, after %d tasks", limit, n)
+		}
 	}
 }

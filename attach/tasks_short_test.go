@@ -6,10 +6,14 @@ import "time"
 
 // make test plays few, make thorough all.
 const (
-	lostReplies = 1500
+	lostReplies = 500
 	stranded    = 600
 	excluded    = 300
+	busy        = 1000 // before and after the one whose turn is watched
 )
+
+// everyPair is whether each order is tried in each place. Otherwise each order is tried on one Redis, and one of them in each other place.
+const everyPair = false
 
 const (
 	recovered  = 10 * time.Second // after how long workers are dead

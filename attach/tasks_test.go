@@ -9,7 +9,11 @@ const (
 	lostReplies = 5000
 	stranded    = 1000
 	excluded    = 600
+	busy        = 2000 // before and after the one whose turn is watched
 )
+
+// everyPair is whether each order is tried in each place.
+const everyPair = true
 
 const (
 	recovered  = 20 * time.Second // after how long workers are dead

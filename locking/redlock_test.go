@@ -133,7 +133,7 @@ func loseOn(t *testing.T, nodes []*redis.Options, key string) {
 // In one process and behind one gate everything is decided in memory, or handed off. Lose is nil, because the gate
 // refuses in memory what the servers would grant after a loss.
 func TestOneGateConformsInVirtualTime(t *testing.T) { // not beside tests with timers, as it only computes
-	for _, name := range []string{"gate over single", "gate over redlock of 3", "gate over redlock of 5"} {
+	for _, name := range []string{"gate over single", "gate over redlock of 3"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var gates sync.Map
@@ -159,11 +159,11 @@ func computing(t *testing.T, test func(t *testing.T)) {
 
 func TestBackendsConformInVirtualTime(t *testing.T) { // not beside tests with timers, as it only computes
 	for name, backend := range backends {
+		if backend.nodes == 5 { // three nodes take the same way, and real servers are five
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if backend.nodes == 5 { // three nodes take the same way
-				testserver.LeaveToLong(t)
-			}
 			var tests sync.Map
 			nodesOf := func(t *testing.T) []*redis.Options {
 				nodes, ok := tests.Load(t)

@@ -365,6 +365,9 @@ func TestNoHeadHoldsUpItsKey(t *testing.T) {
 					if fate == nobody || row.minutes && strings.HasPrefix(where, "real ") || !strings.Contains(row.scenes, scene) {
 						continue
 					}
+					if where == "Cluster" && order == middleware.FIFO && row.fifo == row.strict {
+						continue // StrictFIFO has the same fate there; make thorough tries both on a real Cluster
+					}
 					t.Run(fmt.Sprint(where, "/the head ", name, "/", scene, "/", order), func(t *testing.T) {
 						t.Parallel()
 						setting(t, func(r *rig) {

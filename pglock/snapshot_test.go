@@ -39,7 +39,8 @@ func TestAnOldSnapshotMakesNoLeaseDearer(t *testing.T) {
 		}
 		d.exec(t, "VACUUM railtoken.locks") // as autovacuum does
 		pagesOfAPair(t, db, "key")          // PostgreSQL plans the statements
-		pages = pagesOfAPair(t, db, "key")
+		// It plans them again, and reads its catalog, after it has vacuumed or analyzed a table by itself.
+		pages = min(pagesOfAPair(t, db, "key"), pagesOfAPair(t, db, "key"), pagesOfAPair(t, db, "key"))
 		t.Logf("%d pairs: %d pages, %v a pair", pairs, pages, time.Since(began)/time.Duration(until-first))
 		return pages
 	}

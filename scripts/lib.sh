@@ -35,6 +35,16 @@ find_packages() {
   fi
 }
 
+# compile_alike has every go command from here on compile in one way, with the race detector if RACE is set, so that what one script has
+# compiled is compiled for all. With -trimpath, clones and worktrees share it, too.
+compile_alike() {
+  export GOFLAGS="${GOFLAGS:-} -trimpath"
+  if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
+    # A program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
+    export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race" GORACE="atexit_sleep_ms=10 ${GORACE:-}"
+  fi
+}
+
 # find_spin sets the array compile to the C compiler that builds what spin makes, for the make target that needs both.
 find_spin() {
   local target=$1 cc=${CC:-} candidate

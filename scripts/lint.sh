@@ -14,17 +14,14 @@ mapfile -t files < <(find "${packages[@]%/...}" -name .bin -prune -o -name '*.go
 unformatted=$("$gofumpt" -l "${files[@]}")
 [[ -z $unformatted ]] || fail "not formatted, \"make fmt\" does it:"$'\n'"$unformatted"
 
-# Compiled as make test compiles: then one of the two need not compile.
-export GOFLAGS="${GOFLAGS:-} -trimpath"
-if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
-  export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race"
-fi
+compile_alike
 # With the tests of docker, which need an engine.
 say "golangci-lint, with go vet"
 "$golangci" run --allow-parallel-runners --build-tags engine "${packages[@]}"
 
 say "go fix"
-go fix -tags engine -diff "${packages[@]}" || fail "go fix has something to modernize, \"make fmt\" does it"
+# Without what golangci-lint checks as well: it would look at everything that the packages import.
+go fix -inline=false -tags engine -diff "${packages[@]}" || fail "go fix has something to modernize, \"make fmt\" does it"
 
 if have shellcheck; then
   say "shellcheck"

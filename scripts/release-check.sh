@@ -5,11 +5,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
+compile_alike
 mkdir -p .bin
 go build -o .bin/release ./tools/release
-# Compiled as make lint compiles: then what the modules have in common with the workspace need not be compiled again.
-export GOFLAGS="${GOFLAGS:-} -trimpath"
-if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
-  export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race"
-fi
 exec .bin/release ${1:+-version "$1"}

@@ -16,9 +16,7 @@ parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
 if [[ ${RACE:-} ]]; then
   # With the race detector, it is the processors that are waited for.
   parallel=$(getconf _NPROCESSORS_ONLN)
-  # A test program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
-  export CGO_ENABLED=1 GORACE="atexit_sleep_ms=10 ${GORACE:-}"
 fi
-# With -trimpath, clones and worktrees share what is compiled.
+compile_alike # the programs that tests compile, too
 # go test's own 10 minutes for a package are too few on a busy machine. make lint vets, and more than go test would.
-exec go test -p "$parallel" ${RACE:+-race} -trimpath -vet=off -timeout 30m -count=1 "${packages[@]}"
+exec go test -p "$parallel" -vet=off -timeout 30m -count=1 "${packages[@]}"

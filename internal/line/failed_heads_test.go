@@ -71,7 +71,7 @@ func TestTheNextRunsWithinASecondOfAFailedHead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, r *rig) {
+			onEachVirtual(t, func(t *testing.T, r *rig) {
 				heads, next := r.failedHeads(1)
 				r.Engine.Conn(broker.Options{Queues: map[string]int{"elsewhere": 1}, Interval: time.Hour})
 				<-time.After(time.Second) // it is watched

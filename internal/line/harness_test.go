@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -104,6 +105,24 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			test(t, newRig(t, kind))
+		})
+	}
+}
+
+// onEachVirtual does so in virtual time, for tests that measure how long something takes.
+func onEachVirtual(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m, client := redistest.Virtual(t)
+				if kind == "cluster" {
+					test(t, newRigOn(t, kind, redistest.VirtualCluster(t, m)))
+				} else {
+					test(t, newRigOn(t, kind, client))
+				}
+			})
 		})
 	}
 }

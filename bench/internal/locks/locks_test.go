@@ -31,15 +31,9 @@ func TestMain(m *testing.M) {
 
 func TestAShortRunFillsItsTables(t *testing.T) {
 	t.Parallel()
-	r, err := measureRun(t, `^(C4x8|A128-far)$`, 5, 2, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 64 callers of one key in a database may get nothing in 25 ms on a busy machine.
-	stores, err := measureRun(t, `^S64$`, 50, 2, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// On a busy machine, callers may get no key in so short a slice.
+	r := measureLonger(t, `^(C4x8|A128-far)$`, 5)
+	stores := measureLonger(t, `^S64$`, 50)
 	r.Tables = append(r.Tables, stores.Tables...)
 	wide := []string{"floor pool 128", "redislock pool 128", "redsync pool 128"}
 	for i, want := range []struct {
@@ -59,14 +53,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		for _, row := range table.Rows {
 			rows = append(rows, row.Name)
 			for _, column := range want.columns {
-				values, least := row.Values[column], 2
-				switch { // on a busy machine, callers may get no key in so short a slice
-				case row.Name == locks.Etcd.Name:
-					least = 0
-				case table.Name == "C4x8":
-					least = 1
-				}
-				if numbers := slices.DeleteFunc(slices.Clone(values), math.IsNaN); len(values) != 2 || len(numbers) < least {
+				if values := row.Values[column]; !filled(values) {
 					t.Errorf("%s: %s has %v as %s in 2 rounds", table.Name, row.Name, values, column)
 				}
 			}
@@ -97,6 +84,38 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 	if p50 := r.Table("A128-far").Of(locks.NameFloor, "p50 µs"); !(slices.Min(p50) >= 4000) {
 		t.Errorf("a pair far away takes %v µs", p50)
 	}
+}
+
+// measureLonger measures what the pattern names in two rounds, and again in slices that are four times as long until each row has all values, or
+// three times.
+func measureLonger(t *testing.T, run string, scale int) *results.Results {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		r, err := measureRun(t, run, scale, 2, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holes := 0
+		for _, table := range r.Tables {
+			for _, row := range table.Rows {
+				for _, values := range row.Values {
+					if !filled(values) {
+						holes++
+					}
+				}
+			}
+		}
+		if holes == 0 || tries == 3 {
+			return r
+		}
+		t.Logf("%s at scale %d: %d rows lack a value", run, scale, holes)
+		scale *= 4
+	}
+}
+
+// filled reports whether there is a value of each of two rounds.
+func filled(values []float64) bool {
+	return len(values) == 2 && !slices.ContainsFunc(values, math.IsNaN)
 }
 
 func TestRowsOfAMissingServerAreLeftOut(t *testing.T) {
