@@ -15,6 +15,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // steps notes what happens when a run ends, in this order.
@@ -206,6 +207,32 @@ func TestTheEndOfARunTakesItsSteps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nobody knows whether the script has ended the run and released its locks. It is sent again, and the locks stay until it is answered.
+func TestALockStaysUntilTheEndOfItsRunIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &steps{owner: "me"}
+		_, client, conn := s.ended(t)
+		sendKnown(t, client)
+		began := time.Now()
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if strings.HasPrefix(cmd.Name(), "eval") && time.Since(began) < time.Second {
+				return redistest.Fail(cmd, errors.New("connection reset by peer"))
+			}
+			return next(ctx, cmd)
+		}))
+		if err := ack(t.Context(), conn); err != nil {
+			t.Error(err)
+		}
+		s.want(t, "release of done", "ended")
+		time.Sleep(5 * time.Second)
+		s.want(t, "release of done", "ended", "released by the script")
+		if n := client.LLen(t.Context(), "asynq:{default}:active").Val(); n != 0 {
+			t.Errorf("%d tasks are active", n)
+		}
+	})
 }
 
 // sendKnown has Redis know asynq's scripts that these tests send.

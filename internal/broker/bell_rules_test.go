@@ -99,6 +99,9 @@ func TestABellThatFailsIsQuietForHalfAMinute(t *testing.T) {
 		b.listen()
 		b.waiting.Wait()
 		m.SetError("")
+		if len(b.rung) != 0 {
+			t.Error("it has rung for a call that has failed")
+		}
 		time.Sleep(30*time.Second - 1)
 		if b.listen() != nil {
 			t.Error("it is listened to before half a minute is over")

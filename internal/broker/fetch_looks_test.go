@@ -41,6 +41,11 @@ func TestAFetchThatFindsNothingHasTheNextOneLook(t *testing.T) {
 			{looks: 0, scripts: 1},
 			{looks: 1, scripts: 0},
 			{task: "a", looks: 1, scripts: 1, found: true},
+			{task: "b", looks: 0, scripts: 1, found: true}, // whether asynq or the fetch hears of it first
+			{task: "c", looks: 0, scripts: 1, found: true},
+			{task: "d", looks: 0, scripts: 1, found: true},
+			{task: "e", looks: 0, scripts: 1, found: true},
+			{task: "f", looks: 0, scripts: 1, found: true},
 			{looks: 0, scripts: 1},
 			{refusal: "OOM", looks: 1, scripts: 1, fails: true},
 			{looks: 0, scripts: 1},

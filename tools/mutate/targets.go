@@ -28,7 +28,10 @@ var targets = []target{
 	},
 	{name: "restartguard", folders: []string{"internal/restartguard"}, tests: []string{"internal/restartguard", "locking"}},
 	{name: "broker", folders: []string{"internal/broker"}, tests: []string{"internal/broker", "internal/broker/intake", "attach", "middleware"}},
-	{name: "intake", folders: []string{"internal/broker/intake"}, tests: []string{"internal/broker/intake", "middleware", "attach"}},
+	{
+		name: "intake", folders: []string{"internal/broker/intake"},
+		tests: []string{"internal/broker/intake", "internal/broker", "middleware", "attach"},
+	},
 	{
 		name: "line", folders: []string{"internal/line"},
 		tests: []string{"internal/line", "delayqueue", "middleware", "attach", "inspect", "internal/verify/crashtest"},
@@ -47,7 +50,7 @@ var targets = []target{
 	},
 	{
 		name: "lua-ends", lua: true, folders: []string{"internal/ends/lua", "internal/holdings/lua", "items/lua"},
-		tests: []string{"internal/ends", "internal/holdings", "items", "attach"},
+		tests: []string{"internal/ends", "internal/holdings", "internal/broker", "items", "attach"},
 	},
 }
 
