@@ -214,3 +214,28 @@ func TestReportsSayWhatTasksWaitFor(t *testing.T) {
 		}
 	})
 }
+
+// A head that runs wakes the next one when it releases the key: no wake is owed any more. Where only tasks wait that cannot run, servers look
+// again.
+func TestNoWakeIsOwedBehindAHeadThatRuns(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		if _, err := r.Engine.Join(t.Context(), r.begun("a"), r.key("k"), line.JoinOptions{Begins: true}); err != nil {
+			t.Fatal(err)
+		}
+		r.Park(r.Delayed("b"), "l")
+		r.Client.Set(t.Context(), "asynq:{"+r.name+"}:paused", 1, 0)
+		owed := r.index() + ":owed"
+		r.Client.ZAdd(t.Context(), owed, redis.Z{Score: 1, Member: r.registry("k")}, redis.Z{Score: 1, Member: r.registry("l")})
+		if err := r.Engine.PayOwed(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		left := r.Client.ZRangeWithScores(t.Context(), owed, 0, -1).Val()
+		if len(left) != 1 || left[0].Member != r.registry("l") {
+			t.Fatalf("owed are %v", left)
+		}
+		if in := time.Until(time.UnixMilli(int64(left[0].Score))); in > 10*time.Second || in < 5*time.Second {
+			t.Errorf("it is looked at again in %v", in)
+		}
+	})
+}
