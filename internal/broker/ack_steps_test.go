@@ -235,6 +235,24 @@ func TestALockStaysUntilTheEndOfItsRunIsAnswered(t *testing.T) {
 	})
 }
 
+// An asynq that began the run through another client ends it through this one: those who hear of ends hear of it.
+func TestTheEndOfARunThatBeganElsewhereIsMarked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &steps{}
+		_, client, _ := s.ended(t)
+		sendKnown(t, client)
+		here := New(client, Options{Queues: numbered(1), Slots: 1, Marks: true, Tasks: s})
+		if err := ack(t.Context(), here); err != nil {
+			t.Error(err)
+		}
+		s.want(t, "release of done", "released", "without a run", "told", "ended")
+		if n := client.ZCard(t.Context(), "railtoken:ends:{default}:completed").Val(); n != 1 {
+			t.Errorf("%d ends are marked", n)
+		}
+	})
+}
+
 // sendKnown has Redis know asynq's scripts that these tests send.
 func sendKnown(t *testing.T, client *redis.Client) {
 	t.Helper()
