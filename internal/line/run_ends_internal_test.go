@@ -52,8 +52,10 @@ func TestAnAcknowledgementParksItsOwnRun(t *testing.T) {
 		"another run":        {ack: broker.Acknowledgement{Script: "retry", Run: "another"}, known: true},
 		"asynq puts it back": {ack: broker.Acknowledgement{Script: "requeue"}},
 		"it is gone": {
-			prepare: func(r *Run, client *redis.Client) { client.Del(context.Background(), asynqwire.Active("q"), r.task.Hash()) },
-			ack:     broker.Acknowledgement{Script: "retry"}, answered: true,
+			prepare: func(r *Run, client *redis.Client) {
+				client.Del(context.Background(), asynqwire.Active("q"), r.task.Hash())
+			},
+			ack: broker.Acknowledgement{Script: "retry"}, answered: true,
 		},
 		"again, after its end": {
 			prepare: func(r *Run, _ *redis.Client) { r.End(context.Background()) },
