@@ -45,9 +45,12 @@ func (s *steps) Release(a Acknowledgement) (*colocated.Release, func()) {
 	})
 	r.Strict = s.strict
 	r.Then(func(o colocated.Outcome, _ error) {
-		if o.Scripted {
+		switch {
+		case o.Scripted && o.Lost > 0:
+			s.note("lost by the script")
+		case o.Scripted:
 			s.note("released by the script")
-		} else {
+		default:
 			s.note("released")
 		}
 	})
@@ -130,7 +133,7 @@ func TestTheEndOfARunTakesItsSteps(t *testing.T) {
 		},
 		"its lock was lost": {
 			steps: &steps{owner: "another", strict: true},
-			want:  []string{"release of done", "released by the script", "lost", "ended"}, active: 1,
+			want:  []string{"release of done", "lost by the script", "lost", "ended"}, active: 1,
 		},
 		"Redis refuses the script": {
 			steps: &steps{owner: "me"},
@@ -203,6 +206,11 @@ func TestTheEndOfARunTakesItsSteps(t *testing.T) {
 				}
 				if conn.intake.Full() {
 					t.Error("the slot is not free")
+				}
+				began := time.Now()
+				conn.drain()
+				if time.Since(began) > 0 {
+					t.Error("a call is still under way")
 				}
 			})
 		})
