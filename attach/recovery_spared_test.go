@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/internal/testing/testserver"
 )
 
 // Redis is away for longer than After. The worker that reports first afterwards finds the sign of the other one that old.
@@ -47,6 +48,7 @@ func TestAnOutageTakesNothingBack(t *testing.T) {
 // Workers are replaced one by one under load, for longer than After.
 func TestARolloutTakesNothingBack(t *testing.T) {
 	t.Parallel()
+	testserver.LeaveToLong(t)
 	server := redistest.Start(t)
 	r := rigOn(t, server)
 	var seen recoveries

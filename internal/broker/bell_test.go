@@ -118,6 +118,14 @@ func TestASilencedBellEndsItsCalls(t *testing.T) {
 	b.listen()
 	wantBlocked(t, client, 2)
 	b.close()
+	b.mu.Lock()
+	for key, called := range b.calls {
+		if called {
+			t.Errorf("a call for %s outlives the bell", key)
+		}
+	}
+	b.quiet = time.Time{} // because the calls have failed
+	b.mu.Unlock()
 	b.close()
 	if b.listen() != nil {
 		t.Error("it is listened to after its end")

@@ -230,6 +230,7 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 
 func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 	t.Parallel()
+	const moves = settleLimit - 2*time.Second
 	for name, asked := range map[string]Tasks{
 		"asynq's own": &witness{answers: func(Acknowledgement) (bool, error) {
 			return false,
@@ -240,14 +241,14 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 			began, sent := time.Now(), 0
 			c := New(&answers{look: func() error {
 				sent++
-				if time.Since(began) < 2*time.Second {
+				if time.Since(began) < moves {
 					return errMoving
 				}
 				return nil
 			}}, Options{Queues: numbered(1), Tasks: asked})
 			keys := []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}
 			if err := c.EvalSha(t.Context(), done, keys, "1").Err(); err != nil || sent < 3 ||
-				time.Since(began) > 3*time.Second {
+				time.Since(began) > moves+time.Second {
 				t.Errorf("%s: %v after %d attempts in %v", name, err, sent, time.Since(began))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // asynq's lease

@@ -2,9 +2,13 @@ package broker
 
 import (
 	"fmt"
+	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // patience bounds every wait for an event in real time.
@@ -39,4 +43,23 @@ func numbered(n int) map[string]int {
 		queues[fmt.Sprint(i)] = 1
 	}
 	return queues
+}
+
+// sumNamed returns the SHA-1 of asynq's script of a name.
+func sumNamed(t *testing.T, name string) string {
+	t.Helper()
+	for sum, known := range scripts {
+		if known == name {
+			return sum
+		}
+	}
+	t.Fatalf("no script is called %q", name)
+	return ""
+}
+
+// newVirtual returns a fake Redis and a client of it that sends no call twice.
+func newVirtual(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+	t.Helper()
+	m, _ := redistest.Virtual(t)
+	return m, redistest.Patient(t, m)
 }

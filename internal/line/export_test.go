@@ -122,3 +122,6 @@ func Began(ctx context.Context, e *Engine, t Task, fetched time.Time) (time.Time
 func CarryOut(ctx context.Context, e *Engine, s holdings.Supersession, held []holdings.Holding) error {
 	return e.carryOut(ctx, s, held)
 }
+
+// CarryOutCancels looks for cancellations that are not over, as an Engine with a Conn does every 5 s.
+func (e *Engine) CarryOutCancels(ctx context.Context) error { return e.carryOutCancels(ctx) }

@@ -72,9 +72,11 @@ func (e *Engine) full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 
 // pruneSome checks a few of the waiters of a key or of the index, and removes those that are gone.
 func (e *Engine) pruneSome(ctx context.Context, t Task, waiters, full string) error {
-	few := e.client.ZRange(ctx, e.names.Index(t.Queue), 0, fewPruned-1)
+	var few *redis.StringSliceCmd
 	if full == WaitersFull {
 		few = e.client.ZRandMember(ctx, waiters, fewPruned)
+	} else {
+		few = e.client.ZRange(ctx, e.names.Index(t.Queue), 0, fewPruned-1)
 	}
 	entries, err := few.Result()
 	if err != nil {

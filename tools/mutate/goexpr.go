@@ -38,7 +38,7 @@ func (w *goWalker) expression(e ast.Expr) bool {
 		return true
 	}
 	known := w.p.info.Types[e]
-	if known.IsType() || w.isKey(e) {
+	if known.IsType() || w.isKey(e) || w.isCapacity(e) || w.isLogged(e) {
 		return false
 	}
 	if known.Value != nil {
@@ -164,7 +164,7 @@ func (w *goWalker) constant(e ast.Expr, known types.TypeAndValue) {
 	case value.Kind() == constant.Bool && isBool(t):
 		w.wrap(e, "constant", constant.MakeBool(!constant.BoolVal(value)).String(), "(", " != mutation(%d))")
 		return
-	case value.Kind() != constant.Int || w.isCapacity(e):
+	case value.Kind() != constant.Int:
 		return
 	}
 	var name string
@@ -197,6 +197,16 @@ func (w *goWalker) isCapacity(e ast.Expr) bool {
 	}
 	_, isMap := w.p.info.TypeOf(call).Underlying().(*types.Map)
 	return isMap || len(call.Args) == 3 && call.Args[2] == e
+}
+
+// isLogged reports whether the current expression is an argument of a call that logs: a text for people, or what it names.
+func (w *goWalker) isLogged(e ast.Expr) bool {
+	call, ok := w.parent().(*ast.CallExpr)
+	if !ok || call.Fun == e {
+		return false
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && types.TypeString(w.p.info.TypeOf(method.X), nil) == "*log/slog.Logger"
 }
 
 // returnedError notes that a returned error is left out.

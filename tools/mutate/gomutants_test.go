@@ -58,6 +58,39 @@ func TestEachOperatorHasItsMutants(t *testing.T) {
 	}
 }
 
+func TestLogsAndCapacitiesHaveNoMutants(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, m := range sumsTrial(t).all {
+		if m.Func == "Steps" {
+			got = append(got, m.Operator+": "+m.change())
+		}
+	}
+	want := []string{"constant: 0 => 0 + 1", `statement left out: log.Info("steps", "number", n+3, "odd", n == 5) => `}
+	for _, change := range want {
+		if !slices.Contains(got, change) {
+			t.Errorf("no mutant %q", change)
+		}
+	}
+	if len(got) != len(want)+1 { // that of append
+		t.Error(strings.Join(got, "\n"))
+	}
+}
+
+// To end what ends by itself frees memory a little earlier; any other end counts.
+func TestWhatEndsByItselfHasNoMutants(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, m := range sumsTrial(t).all {
+		if strings.HasPrefix(m.Before, "defer ") {
+			got = append(got, m.Before)
+		}
+	}
+	if !slices.Equal(got, []string{"defer end()"}) {
+		t.Errorf("left out are %v", got)
+	}
+}
+
 func TestATrialTellsKilledFromAlive(t *testing.T) {
 	t.Parallel()
 	one := sumsTrial(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"go/ast"
 	"go/token"
+	"go/types"
 	"slices"
 	"strconv"
 )
@@ -25,7 +26,11 @@ func (w *goWalker) statement(s ast.Stmt) {
 		if s.Tok == token.DEFINE || w.isBlank(s) {
 			return
 		}
-	case *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
+	case *ast.DeferStmt:
+		if w.onlyFrees(s.Call) {
+			return
+		}
+	case *ast.IncDecStmt, *ast.GoStmt, *ast.SendStmt:
 	case *ast.BranchStmt:
 		if s.Tok != token.BREAK && s.Tok != token.CONTINUE {
 			return
@@ -38,6 +43,41 @@ func (w *goWalker) statement(s ast.Stmt) {
 		return
 	}
 	w.wrap(s, "statement left out", "", "if !mutation(%d) { ", " }")
+}
+
+// endsByItself has the functions that make what ends by itself: to end it before frees memory, and no test can see that.
+var endsByItself = map[string]bool{
+	"context.WithTimeout": true, "context.WithDeadline": true, "time.NewTimer": true, "time.NewTicker": true,
+}
+
+// onlyFrees reports whether a call, deferred in the function that has made it, ends a timer or a context that ends by itself.
+func (w *goWalker) onlyFrees(call *ast.CallExpr) bool {
+	what := call.Fun
+	if method, ok := what.(*ast.SelectorExpr); ok && method.Sel.Name == "Stop" {
+		what = method.X
+	}
+	name, ok := what.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	frees := false
+	ast.Inspect(w.stack[0], func(n ast.Node) bool {
+		assigned, ok := n.(*ast.AssignStmt)
+		if !ok || len(assigned.Rhs) != 1 || !slices.ContainsFunc(assigned.Lhs, func(left ast.Expr) bool {
+			defined, ok := left.(*ast.Ident)
+			return ok && w.p.info.Defs[defined] != nil && w.p.info.Defs[defined] == w.p.info.Uses[name]
+		}) {
+			return true
+		}
+		if made, ok := assigned.Rhs[0].(*ast.CallExpr); ok {
+			if maker, ok := made.Fun.(*ast.SelectorExpr); ok {
+				function, ok := w.p.info.Uses[maker.Sel].(*types.Func)
+				frees = frees || ok && endsByItself[function.FullName()]
+			}
+		}
+		return true
+	})
+	return frees
 }
 
 // inList reports whether the current statement is one of a list of statements.

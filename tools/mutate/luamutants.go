@@ -68,7 +68,7 @@ func (w *luaWalker) visit(i int) {
 	case t.kind == luaNumber:
 		if n, err := strconv.ParseInt(t.text, 10, 64); err == nil {
 			w.add(i, i, "constant", strconv.FormatInt(n+1, 10))
-			if n > 0 {
+			if n > 0 && !w.isFirstPosition(i) {
 				w.add(i, i, "constant", strconv.FormatInt(n-1, 10))
 			}
 		}
@@ -85,6 +85,33 @@ func (w *luaWalker) visit(i int) {
 	case t.first && t.kind == luaName:
 		w.statement(i)
 	}
+}
+
+// startArgument is which argument of a function of package string is where it starts. Position 0 is the same as 1 there.
+var startArgument = map[string]int{"sub": 2, "find": 3}
+
+// isFirstPosition reports whether a number is the position 1 at which a function of package string starts.
+func (w *luaWalker) isFirstPosition(i int) bool {
+	if w.tokens[i].text != "1" {
+		return false
+	}
+	depth, argument := 0, 1
+	for k := i - 1; k > 1; k-- {
+		switch w.tokens[k].text {
+		case ")", "}", "]":
+			depth++
+		case "(", "{", "[":
+			depth--
+		case ",":
+			if depth == 0 {
+				argument++
+			}
+		}
+		if depth < 0 {
+			return w.tokens[i-1].text == "," && w.tokens[k-2].text == "." && startArgument[w.tokens[k-1].text] == argument
+		}
+	}
+	return false
 }
 
 // enter notes the name of a function that begins at the margin.

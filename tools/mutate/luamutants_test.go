@@ -52,6 +52,23 @@ func TestEachLuaOperatorHasItsMutants(t *testing.T) {
 	}
 }
 
+func TestTheFirstPositionStays(t *testing.T) {
+	t.Parallel()
+	mutants, err := mutateLua("take.lua", "return string.sub(take(text, 1), 1, 1), string.find(text, f(text, 1), 1, true)\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zeros int
+	for _, m := range mutants {
+		if m.edit.text == "0" {
+			zeros++
+		}
+	}
+	if zeros != 3 { // of two calls that are not of string, and of an end
+		t.Errorf("%d ones become 0", zeros)
+	}
+}
+
 func TestEveryLuaMutantIsLua(t *testing.T) {
 	t.Parallel()
 	mutants, err := mutateLua("take.lua", luaSource)

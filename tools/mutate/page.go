@@ -19,6 +19,9 @@ const pageWords = `
 A mutant is *equivalent* if nothing that a caller can see depends on the change; it counts neither as killed nor as alive. One that is
 killed *by time* has kept the tests from ending; where it was not confirmed that they end without it, it does not count in the last
 column (*≥*). Tests that ` + "`-short`" + ` leaves out are not run.
+
+What no test can see is not changed: what is logged, how much room is kept for a slice or a map, the end of a timer or a context that
+ends by itself, and the position 1 at which Lua's ` + "`string.find`" + ` and ` + "`string.sub`" + ` start, which is the same as 0.
 `
 
 // page returns the page of all summaries.

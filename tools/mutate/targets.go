@@ -28,8 +28,14 @@ var targets = []target{
 	},
 	{name: "restartguard", folders: []string{"internal/restartguard"}, tests: []string{"internal/restartguard", "locking"}},
 	{name: "broker", folders: []string{"internal/broker"}, tests: []string{"internal/broker", "internal/broker/intake", "attach", "middleware"}},
-	{name: "intake", folders: []string{"internal/broker/intake"}, tests: []string{"internal/broker/intake", "middleware", "attach"}},
-	{name: "line", folders: []string{"internal/line"}, tests: []string{"internal/line", "delayqueue", "middleware", "attach"}},
+	{
+		name: "intake", folders: []string{"internal/broker/intake"},
+		tests: []string{"internal/broker/intake", "internal/broker", "middleware", "attach"},
+	},
+	{
+		name: "line", folders: []string{"internal/line"},
+		tests: []string{"internal/line", "delayqueue", "middleware", "attach", "inspect", "internal/verify/crashtest"},
+	},
 	{
 		name: "lua-locks", lua: true, folders: []string{"internal/lockwire/lua", "locking/lua", "internal/restartguard/lua", "fence/lua"},
 		tests: []string{"internal/lockwire", "internal/restartguard", "fence", "fence/integration", "locking"},
@@ -38,10 +44,13 @@ var targets = []target{
 		name: "lua-broker", lua: true, folders: []string{"internal/broker/lua", "internal/broker/intake/lua"},
 		tests: []string{"internal/broker/intake", "internal/broker", "middleware", "attach"},
 	},
-	{name: "lua-line", lua: true, folders: []string{"internal/line/lua"}, tests: []string{"internal/line", "middleware", "attach"}},
+	{
+		name: "lua-line", lua: true, folders: []string{"internal/line/lua"},
+		tests: []string{"internal/line", "delayqueue", "middleware", "attach", "inspect", "internal/verify/crashtest"},
+	},
 	{
 		name: "lua-ends", lua: true, folders: []string{"internal/ends/lua", "internal/holdings/lua", "items/lua"},
-		tests: []string{"internal/ends", "internal/holdings", "items", "attach"},
+		tests: []string{"internal/ends", "internal/holdings", "internal/broker", "items", "attach"},
 	},
 }
 

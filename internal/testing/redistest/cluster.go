@@ -79,6 +79,17 @@ func (c *Cluster) Client(tb testing.TB, mod ...func(*redis.ClusterOptions)) *red
 	return closing(tb, redis.NewClusterClient(opt))
 }
 
+// AsCluster returns a client that takes a server for a Redis Cluster of one node, closed at the end of the test. What is done in steps on
+// a Cluster is done so here, at once and without a wait for nodes; but Redis refuses no call for keys of several slots.
+func (s *Server) AsCluster(tb testing.TB) *redis.ClusterClient {
+	tb.Helper()
+	slots := []redis.ClusterSlot{{End: clusterSlots - 1, Nodes: []redis.ClusterNode{{Addr: s.Addr()}}}}
+	return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{s.Addr()}, MaintNotificationsConfig: s.options().MaintNotificationsConfig,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
+	}))
+}
+
 // join gives each node its slots and an epoch of its own, and introduces all of them to the first.
 func (c *Cluster) join(ctx context.Context) error {
 	n := len(c.nodes)

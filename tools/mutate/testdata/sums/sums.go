@@ -2,7 +2,9 @@
 package sums
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -39,4 +41,28 @@ func (b *Box) Wait(each time.Duration) time.Duration {
 		b.since = b.since + each*2
 	}
 	return b.since
+}
+
+// Steps returns what each of so many steps adds, and logs how many there are.
+func Steps(n int, log *slog.Logger) []int {
+	steps := make([]int, 0, 2*n)
+	for i := range n {
+		steps = append(steps, i)
+	}
+	log.Info("steps", "number", n+3, "odd", n == 5)
+	return steps
+}
+
+// Within adds within a time, unless that is over.
+func (b *Box) Within(limit time.Duration, more int) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	ends, end := context.WithCancel(ctx)
+	defer end()
+	if ends.Err() != nil {
+		return 0, ends.Err()
+	}
+	return b.Add(more)
 }

@@ -1,0 +1,140 @@
+package line
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+)
+
+var someTasks = []Task{{"q", "a"}, {"q", "b"}, {"q", "c"}}
+
+// A wake behind which others wait is checked after half a second; one of a waiter whose slot moves, after 5 ms, and ever later.
+func TestAWakeIsCheckedLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := newVirtual(t, Options{})
+		c := call{target: wakeTarget{key: "k"}, late: someTasks[2:]}
+		has := func(what string, want bool) *lastWake {
+			t.Helper()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			f := e.lastWakes["k"]
+			if (f != nil) != want {
+				t.Fatalf("%s is checked later: %v", what, !want)
+			}
+			return f
+		}
+		for _, w := range []Woken{{}, {Left: 3}, {Tasks: someTasks[:1]}} {
+			if !e.followUp(c, w) {
+				t.Error("the Engine is closed")
+			}
+			has("a wake of nobody, or of the last one,", false)
+		}
+		e.followUp(c, Woken{Tasks: someTasks[:2], Left: 1})
+		f := has("a wake before others", true)
+		if f.wait != followUpFirst || f.moving || !slices.Equal(f.tasks, []Task{someTasks[2], someTasks[0], someTasks[1]}) ||
+			f.target != c.target || f.changes != 1 || !f.owed.Equal(time.Now().Add(owedAfter)) {
+			t.Errorf("it is %+v", f)
+		}
+		e.followUp(c, Woken{Left: 1})
+		if f = has("the wake before", true); f.changes != 1 {
+			t.Error("a wake of nobody takes the place of one before it")
+		}
+		e.followUp(c, Woken{Tasks: someTasks[:1], Left: 1})
+		if f = has("the next wake", true); f.changes != 2 || len(f.tasks) != 2 {
+			t.Errorf("it is %+v", f)
+		}
+		for i, want := range []time.Duration{movingFirst, movingFirst * 5 / 4, movingFirst * 5 / 4 * 5 / 4} {
+			e.followUp(c, Woken{Pending: true, Left: 1})
+			if f = has("a wake of a slot that moves", true); f.wait != want || !f.moving {
+				t.Errorf("attempt %d comes after %v, want %v", i+1, f.wait, want)
+			}
+		}
+		f.wait = followUpMost - 1
+		e.followUp(c, Woken{Pending: true})
+		if f = has("a wake of a slot that moves", true); f.wait != followUpMost {
+			t.Errorf("the longest time is %v, want %v", f.wait, followUpMost)
+		}
+		e.followUp(c, Woken{})
+		has("a wake after which nobody is left", false)
+	})
+}
+
+// A woken task has come if it runs or waits again. It is late while it is pending.
+func TestATaskHasComeIfItRunsOrWaitsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		late, other := Task{"q", "late"}, Task{"q", "other"}
+		client.HSet(t.Context(), late.Hash(), "state", "pending")
+		for name, tc := range map[string]struct {
+			state        string
+			waits        bool
+			came, isLate bool
+		}{
+			"it runs": {state: "active", came: true}, "it waits again": {state: "retry", waits: true, came: true},
+			"it has failed": {state: "retry"}, "it is pending": {state: "pending", isLate: true}, "it is archived": {state: "archived"}, "it is gone": {},
+		} {
+			client.Del(t.Context(), other.Hash(), WaitersKey("k"))
+			if tc.state != "" {
+				client.HSet(t.Context(), other.Hash(), "state", tc.state)
+			}
+			if tc.waits {
+				client.ZAdd(t.Context(), WaitersKey("k"), redis.Z{Member: other.Entry(), Score: 1})
+			}
+			came, all, err := e.haveCome(t.Context(), "k", []Task{late, other})
+			want := []Task{late}
+			if tc.isLate {
+				want = append(want, other)
+			}
+			if came != tc.came || err != nil || !came && !slices.Equal(all, want) || came && all != nil {
+				t.Errorf("%s: %v, late are %v, %v", name, came, all, err)
+			}
+		}
+		if held, err := e.isHeld(t.Context(), "k"); held || err != nil {
+			t.Errorf("a key whose lock is not known is held: %v, %v", held, err)
+		}
+		e.LocksAre(func(key string) (lock, notify string) { return "lock:" + key, "notify:" + key })
+		for _, want := range []bool{false, true} {
+			if held, err := e.isHeld(t.Context(), "k"); held != want || err != nil {
+				t.Errorf("the key is held: %v, %v", held, err)
+			}
+			client.Set(t.Context(), "lock:k", "me", 0)
+		}
+	})
+}
+
+// Late tasks are stuck if each is in a queue that is paused or has no server; a queue that starves will be served.
+func TestLateTasksAreStuckWithoutAServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		client.Set(t.Context(), asynqwire.Paused("paused"), 1, 0)
+		e.unserved.asked, e.unserved.queues, e.unserved.starved = time.Now(), []string{"unserved", "starves"}, 1
+		for queues, want := range map[string]bool{"": true, "unserved": true, "paused": true, "starves": false, "busy": false} {
+			var late []Task
+			if queues != "" {
+				late = []Task{{"unserved", "a"}, {queues, "b"}}
+			}
+			if stuck, err := e.areStuck(t.Context(), late); stuck != want || err != nil {
+				t.Errorf("tasks of %q are stuck: %v, %v", queues, stuck, err)
+			}
+		}
+		if got := e.notFetched(); !slices.Equal(got, []string{"unserved", "starves"}) {
+			t.Errorf("no server fetches from %v", got)
+		}
+		time.Sleep(unservedStale)
+		if queues, starved := e.lastUnserved(); len(queues) != 2 || starved != 1 {
+			t.Errorf("after %v these are without a server: %v, %d starve", unservedStale, queues, starved)
+		}
+		time.Sleep(time.Nanosecond)
+		if queues, starved := e.lastUnserved(); len(queues) != 0 || starved != 0 {
+			t.Errorf("an old list counts: %v, %d starve", queues, starved)
+		}
+	})
+}
