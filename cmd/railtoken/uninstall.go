@@ -170,7 +170,7 @@ func kindOf(name string) string {
 	case kind == "fence":
 		return "token of a data key"
 	case slices.Contains([]string{
-		"waiters", "sequence", "collect", "parked", "worker", "workers", "history", "watched", "lock-store", "audit", "fired", "cancelled", "recovery", "latest", "ends", "preflight",
+		"waiters", "sequence", "collect", "parked", "worker", "workers", "history", "watched", "lock-store", "audit", "fired", "cancelled", "recovery", "latest", "ends", "preflight", "lanes", "move",
 	}, kind):
 		return kind
 	}
