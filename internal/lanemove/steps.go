@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
@@ -40,7 +41,7 @@ var (
 	copyScript     = redis.NewScript(copySource)
 	takeScript     = redis.NewScript(takeSource)
 	rankScript     = redis.NewScript(rankSource)
-	activateScript = redis.NewScript(activateSource)
+	activateScript = redis.NewScript(lanes.Functions + activateSource)
 	standScript    = redis.NewScript(standSource)
 	finishScript   = redis.NewScript(finishSource)
 )

@@ -1,4 +1,5 @@
--- Makes a copy the task. It must be atomic: the copy runs once, however often this is called.
+-- Makes a copy the task. It must be atomic: the copy runs once, however often this is called. Before it stands ready.lua of package
+-- lanes.
 --
 -- KEYS  1 hash of the copy   2 its set   3 record of the lane   4 its uniqueness lock, if the task has one
 -- ARGV  1 number of the move   2 ID   3 queue in which the task was   4 its state   5 its score in the set
@@ -20,6 +21,7 @@ if KEYS[4] then -- a task that was enqueued in the lane meanwhile keeps it
 end
 if ARGV[4] == 'pending' then
   redis.call('LPUSH', KEYS[2], ARGV[2])
+  ready(KEYS[2], 1)
 else
   redis.call('ZADD', KEYS[2], ARGV[5], ARGV[2])
 end
