@@ -81,7 +81,7 @@ func (r *reports) compare(ctx context.Context, a *Attached) error {
 func (r *reports) of(a *Attached) *holdings.Reporter {
 	if r.reporter == nil {
 		r.reporter = holdings.New(a.client, (*line.Engine)(a.queue).Held(), holdings.Worker{
-			Queues: a.served(), Slots: a.server.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
+			Queues: a.served(), Lanes: a.lanes.Count(), Slots: a.server.Slots, Config: a.fingerprint(), Backend: locks.Backend(a.locker),
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return locks.Store(ctx, a.locker) },
 			Moved: a.moved, Beside: a.beside, Parked: line.Awaited{Engine: (*line.Engine)(a.queue)},

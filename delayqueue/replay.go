@@ -35,8 +35,8 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 	return nil
 }
 
-// ReplayAll replays archived tasks of an asynq queue, as [Inspector.Replay] does: those for which choose returns true,
-// the oldest first. most is the maximum number of tasks to replay; if it is 0 or less, no task is replayed. ReplayAll
+// ReplayAll replays archived tasks of an asynq queue, and those of its lanes, as [Inspector.Replay] does: those for which choose
+// returns true, the oldest of each lane first. most is the maximum number of tasks to replay; if it is 0 or less, no task is replayed. ReplayAll
 // returns how many it has replayed, even if it also returns an error. A task that is archived meanwhile may be left for
 // the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To replay the tasks that were
 // archived because of a conflict, use middleware.ReplayConflicts.
@@ -46,13 +46,23 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 func (i *Inspector) ReplayAll(
 	ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool,
 ) (int, error) {
-	chosen, err := i.archived(ctx, queue, most, choose)
+	queues, err := i.engine.InUse(ctx, queue)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("delayqueue: %w", err)
+	}
+	var chosen []Task
+	for _, one := range queues {
+		ids, err := i.archived(ctx, one, most-len(chosen), choose)
+		if err != nil {
+			return 0, err
+		}
+		for _, id := range ids {
+			chosen = append(chosen, Task{Queue: one, ID: id})
+		}
 	}
 	replayed := 0
-	for _, id := range chosen {
-		err := i.Replay(ctx, Task{Queue: queue, ID: id})
+	for _, t := range chosen {
+		err := i.Replay(ctx, t)
 		switch {
 		case err == nil:
 			replayed++

@@ -34,6 +34,7 @@ const (
 	ActionDrop     Action = "drop"
 	ActionCancel   Action = "cancel"
 	ActionReplay   Action = "replay"
+	ActionMove     Action = "move" // of a queue into lanes; the page has none
 )
 
 // Outcome is how far an action got.

@@ -31,6 +31,8 @@ type Worker struct {
 	Since, Seen time.Time
 	// Queues are those that the worker serves, with their priorities.
 	Queues map[string]int
+	// Lanes is how many lanes its queues have: 0 for none.
+	Lanes int
 	// Slots is its Concurrency. Running is how many slots are in use, and Waiting is how many of these are occupied by
 	// a task that waits for a key.
 	Slots, Running, Waiting int
@@ -87,7 +89,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 func workerOf(r holdings.Report) Worker {
 	w := Worker{
 		ID: r.ID, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Store: r.Store,
-		Since: time.UnixMilli(r.Since), Seen: r.Seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
+		Since: time.UnixMilli(r.Since), Seen: r.Seen, Queues: r.Queues, Lanes: r.Lanes, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
 		Keys: r.Keys,
 	}
 	for _, h := range r.Held {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/railtoken/railtoken/inspect"
+	lines "github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -21,7 +23,7 @@ import (
 type connection struct {
 	addr, master, sentinels, cluster, nodes, user string
 	namespace                                     string
-	db                                            int
+	db, lanes                                     int
 	tls, namespaceTasks                           bool
 
 	config    worker.Config
@@ -42,11 +44,12 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.namespace, "namespace", "", "`name` before railtoken's keys in Redis (RAILTOKEN_NAMESPACE)")
 	f.BoolVar(&c.namespaceTasks, "namespace-tasks", false, "asynq's keys have the namespace, too (RAILTOKEN_NAMESPACE_TASKS)")
 	f.IntVar(&c.db, "db", 0, "`number` of the database (RAILTOKEN_REDIS_DB)")
+	f.IntVar(&c.lanes, "lanes", 0, "`number` of lanes of the queues on a Redis Cluster (RAILTOKEN_LANES; default: that of the workers)")
 	f.BoolVar(&c.tls, "tls", false, "encrypt connections (RAILTOKEN_REDIS_TLS)")
 }
 
-// open makes the clients. They connect at first use.
-func (c *connection) open() error {
+// open makes the clients. They connect at first use, except that a Redis Cluster is asked for the number of lanes.
+func (c *connection) open(ctx context.Context) error {
 	if c.inspector != nil {
 		return nil
 	}
@@ -54,7 +57,11 @@ func (c *connection) open() error {
 		return err
 	}
 	c.tasks = c.config.Redis.Connect()
-	options := inspect.Options{Tasks: c.tasks}
+	lanes, err := c.findLanes(ctx)
+	if err != nil {
+		return errors.Join(err, c.tasks.Close())
+	}
+	options := inspect.Options{Tasks: c.tasks, Lanes: lanes}
 	at := c.config.LockRedis
 	switch {
 	case len(at.Nodes) > 0:
@@ -69,9 +76,28 @@ func (c *connection) open() error {
 		c.locks = at.Connect()
 		options.Locks = c.locks
 	}
-	var err error
 	c.inspector, err = inspect.New(options)
 	return err
+}
+
+// findLanes returns the number of lanes. If Redis does not answer, that is for the command to say.
+func (c *connection) findLanes(ctx context.Context) (int, error) {
+	recorded, err := lines.RecordedLanes(ctx, c.tasks)
+	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
+		return c.config.Lanes, nil //nolint:nilerr // see above
+	} else if err != nil {
+		return 0, err
+	}
+	return chosenLanes(c.config.Lanes, recorded)
+}
+
+// chosenLanes returns the number of lanes that was given, or the recorded one: 0 for none.
+func chosenLanes(given, recorded int) (int, error) {
+	if given != 0 && recorded != 0 && given != recorded {
+		return 0, fmt.Errorf("the number of lanes is to be %d, and the tasks have %d, as the key %s says: leave out --lanes and RAILTOKEN_LANES",
+			given, recorded, lines.LanesRecord)
+	}
+	return cmp.Or(given, recorded), nil
 }
 
 // configure reads the flags and the variables. Flags become variables, so that both are read and checked alike.
@@ -88,6 +114,7 @@ func (c *connection) configure() error {
 		{"RAILTOKEN_LOCK_NODES", c.nodes, false},
 		{"RAILTOKEN_REDIS_USERNAME", c.user, false},
 		{"RAILTOKEN_REDIS_DB", text(c.db), false},
+		{"RAILTOKEN_LANES", text(c.lanes), false},
 		{"RAILTOKEN_REDIS_TLS", text(c.tls), false},
 		{"RAILTOKEN_NAMESPACE", c.namespace, false},
 		{"RAILTOKEN_NAMESPACE_TASKS", text(c.namespaceTasks), false},

@@ -204,12 +204,12 @@ func (a *app) join(
 
 // completeKeys completes keys that are waited for or held.
 func (a *app) completeKeys(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || a.conn.open() != nil {
+	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
+	defer cancel()
+	if len(args) > 0 || a.conn.open(ctx) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer a.conn.close()
-	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
-	defer cancel()
 	rows, err := a.readKeys(ctx, 100, false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -223,12 +223,12 @@ func (a *app) completeKeys(c *cobra.Command, args []string, _ string) ([]string,
 
 // completeTasks completes tasks that wait.
 func (a *app) completeTasks(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.conn.open() != nil {
+	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
+	defer cancel()
+	if a.conn.open(ctx) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer a.conn.close()
-	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
-	defer cancel()
 	waiters, err := a.conn.inspector.Queue().Inspector().Longest(ctx, 100)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

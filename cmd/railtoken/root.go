@@ -38,7 +38,7 @@ The address of Redis comes from the RAILTOKEN_* variables of the workers, such a
 them. A password can be given only in its variable, RAILTOKEN_REDIS_PASSWORD, or in the file that
 RAILTOKEN_REDIS_PASSWORD_FILE names.
 
-A task is named queue/id, or by its id alone. If a table shows a key or a task in quotes, include them.
+A task is named queue/id, or by its id alone; it may be in any lane of the queue. If a table shows a key or a task in quotes, include them.
 
 Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes), 3 doctor has found
 nothing, but could not check everything.`
@@ -104,7 +104,7 @@ func (a *app) root() *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{
 		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.cancelCommand(), a.replayCommand(),
-		a.uninstallCommand(),
+		a.lanesCommand(), a.uninstallCommand(),
 	} {
 		c.GroupID = "steer"
 		root.AddCommand(c)
@@ -145,7 +145,7 @@ func (a *app) connected(
 			ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %v (--timeout)", a.timeout))
 			defer cancel()
 		}
-		if err := a.conn.open(); err != nil {
+		if err := a.conn.open(ctx); err != nil {
 			return err
 		}
 		defer a.conn.close()

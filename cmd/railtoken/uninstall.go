@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanemove"
+	"github.com/railtoken/railtoken/internal/lanes"
 )
 
 const (
@@ -40,6 +45,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 
 func (a *app) uninstall(ctx context.Context, yes, dry bool) error {
 	if err := a.unused(ctx); err != nil {
+		return err
+	}
+	if err := a.moved(ctx); err != nil {
 		return err
 	}
 	found, err := a.sweep(ctx, nil)
@@ -107,6 +115,23 @@ func (a *app) unused(ctx context.Context) error {
 	return errors.New("workers use railtoken: stop them first, and wait 15 s after one was killed: " + strings.Join(names, ", "))
 }
 
+// moved returns an error if a move into lanes has taken tasks that only the next move brings back.
+func (a *app) moved(ctx context.Context) error {
+	queues, err := a.conn.tasks.SMembers(ctx, asynqwire.Queues).Result()
+	if err != nil || a.conn.inspector.Lanes() == 0 {
+		return err
+	}
+	for _, queue := range queues {
+		if lanes.Base(queue) != queue {
+			continue
+		}
+		if n, err := lanemove.Unfinished(ctx, a.conn.tasks, queue); err != nil || n > 0 {
+			return cmp.Or(err, fmt.Errorf("a move of queue %s into lanes has not ended, and %d tasks would be lost: repeat railtoken lanes move", queue, n))
+		}
+	}
+	return nil
+}
+
 // sweep counts railtoken's Redis keys by kind, on every server, and calls do with each page of them on the client of their server.
 func (a *app) sweep(ctx context.Context, do func(context.Context, redis.UniversalClient, []string) error) (map[string]int, error) {
 	clients := []redis.UniversalClient{a.conn.tasks}
@@ -170,7 +195,7 @@ func kindOf(name string) string {
 	case kind == "fence":
 		return "token of a data key"
 	case slices.Contains([]string{
-		"waiters", "sequence", "collect", "parked", "worker", "workers", "history", "watched", "lock-store", "audit", "fired", "cancelled", "recovery", "latest", "ends", "preflight",
+		"waiters", "sequence", "collect", "parked", "worker", "workers", "history", "watched", "lock-store", "audit", "fired", "cancelled", "recovery", "latest", "ends", "preflight", "lanes", "move",
 	}, kind):
 		return kind
 	}

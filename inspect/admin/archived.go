@@ -14,6 +14,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -65,15 +66,23 @@ func (p *Page) choiceOf(r *http.Request) (choice, error) {
 func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, error) {
 	name := fmt.Sprintf("archived:%q %q %q", c.Queue, c.Because, c.Key)
 	return read(ctx, &p.reads, name, func(ctx context.Context) ([]archivedTask, error) {
-		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, asynqwire.Archived(c.Queue), 0, mostRead-1).Result()
+		queues, err := (*line.Engine)(p.opts.Inspector.Queue()).InUse(ctx, c.Queue)
 		if err != nil {
-			return nil, fmt.Errorf("list the archived tasks of a queue: %w", err)
+			return nil, err
 		}
-		all := make([]archivedTask, len(entries))
-		for i, e := range entries {
-			id, _ := e.Member.(string)
-			all[i] = archivedTask{Task: delayqueue.Task{Queue: c.Queue, ID: id}, At: time.Unix(int64(e.Score), 0)}
+		var all []archivedTask
+		for _, queue := range queues {
+			entries, err := p.opts.Tasks.ZRangeWithScores(ctx, asynqwire.Archived(queue), 0, mostRead-1).Result()
+			if err != nil {
+				return nil, fmt.Errorf("list the archived tasks of a queue: %w", err)
+			}
+			for _, e := range entries {
+				id, _ := e.Member.(string)
+				all = append(all, archivedTask{Task: delayqueue.Task{Queue: queue, ID: id}, At: time.Unix(int64(e.Score), 0)})
+			}
 		}
+		slices.SortStableFunc(all, func(a, b archivedTask) int { return a.At.Compare(b.At) })
+		all = all[:min(len(all), mostRead)]
 		if c.Because == "" && c.Key == "" {
 			return all, nil
 		}
@@ -124,10 +133,11 @@ func (p *Page) readFields(ctx context.Context, tasks []archivedTask, names []str
 	return nil
 }
 
-// queueCount is how many tasks of a queue are archived.
+// queueCount is how many tasks of a queue are archived, in all of its lanes. Lanes has those of each of its lanes that has any.
 type queueCount struct {
 	Queue string
 	Count int64
+	Lanes []queueCount
 }
 
 func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
@@ -137,16 +147,39 @@ func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
 			return nil, fmt.Errorf("list the queues: %w", err)
 		}
 		slices.Sort(queues)
+		sizes := make([]*redis.IntCmd, len(queues))
+		if _, err := p.opts.Tasks.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i, queue := range queues {
+				sizes[i] = pipe.ZCard(ctx, asynqwire.Archived(queue))
+			}
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("count the archived tasks of a queue: %w", err)
+		}
 		counts := make([]queueCount, len(queues))
 		for i, queue := range queues {
-			n, err := p.opts.Tasks.ZCard(ctx, asynqwire.Archived(queue)).Result()
-			if err != nil {
-				return nil, fmt.Errorf("count the archived tasks of a queue: %w", err)
-			}
-			counts[i] = queueCount{queue, n}
+			counts[i] = queueCount{Queue: queue, Count: sizes[i].Val()}
 		}
-		return counts, nil
+		return folded(counts), nil
 	})
+}
+
+// folded returns the queues in order, each with its lanes.
+func folded(counts []queueCount) (all []queueCount) {
+	at := map[string]int{}
+	for _, c := range counts {
+		name, _, inLane := lanes.Split(c.Queue)
+		i, known := at[name]
+		if !known {
+			i = len(all)
+			at[name], all = i, append(all, queueCount{Queue: name})
+		}
+		all[i].Count += c.Count
+		if inLane && c.Count > 0 {
+			all[i].Lanes = append(all[i].Lanes, c)
+		}
+	}
+	return all
 }
 
 type archivedData struct {
@@ -186,7 +219,7 @@ func (p *Page) listOfArchived(r *http.Request, preview bool) (view, error) {
 		d.Queue = slices.MaxFunc(d.Queues, func(a, b queueCount) int { return cmp.Compare(a.Count, b.Count) }).Queue
 	}
 	if d.Queue != "" {
-		if !slices.ContainsFunc(d.Queues, func(q queueCount) bool { return q.Queue == d.Queue }) {
+		if !slices.ContainsFunc(d.Queues, func(q queueCount) bool { return q.Queue == lanes.Base(d.Queue) }) {
 			return view{}, &refusal{http.StatusNotFound, "asynq knows no such queue", "Choose a queue in the list of dead letters."}
 		}
 		all, err := p.listArchived(r.Context(), d.choice)

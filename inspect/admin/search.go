@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/internal/similar"
@@ -147,7 +148,8 @@ func (p *Page) keysLike(s *snapshot, text string, may func(string) bool) []keyRo
 	return found
 }
 
-// tasksNamed returns the tasks with an ID, in any state and queue. The text is an ID, or a queue, a slash and an ID.
+// tasksNamed returns the tasks with an ID, in any state and queue. The text is an ID, or a queue, a slash and an ID: the task may be
+// in a lane of the queue.
 func (p *Page) tasksNamed(ctx context.Context, text string) ([]delayqueue.Task, error) {
 	if text == "" {
 		return nil, nil
@@ -160,8 +162,10 @@ func (p *Page) tasksNamed(ctx context.Context, text string) ([]delayqueue.Task, 
 	var tasks []delayqueue.Task
 	for _, queue := range queues { // a queue's name and an ID may have slashes
 		tasks = append(tasks, delayqueue.Task{Queue: queue, ID: text})
-		if id, ok := strings.CutPrefix(text, queue+"/"); ok && id != "" {
-			tasks = append(tasks, delayqueue.Task{Queue: queue, ID: id})
+		for _, name := range slices.Compact([]string{queue, lanes.Base(queue)}) {
+			if id, ok := strings.CutPrefix(text, name+"/"); ok && id != "" {
+				tasks = append(tasks, delayqueue.Task{Queue: queue, ID: id})
+			}
 		}
 	}
 	exist := make([]*redis.IntCmd, len(tasks))

@@ -1,6 +1,7 @@
 package asynqwire
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -41,6 +42,43 @@ func ReadMessage(message string) Message {
 func TransferredFrom(message, queue string) bool {
 	queues := parse([]byte(message))[4]
 	return len(queues) > 1 && string(queues[0]) == queue
+}
+
+// Readdressed returns the message of a task as it is in another queue, where its uniqueness lock has another name. ok is false if
+// it cannot be read.
+func Readdressed(message, queue string) (there string, ok bool) {
+	from := Prefix(ReadMessage(message).Queue)
+	var out []byte
+	for rest := []byte(message); len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return "", false
+		}
+		size := protowire.ConsumeFieldValue(number, kind, rest[n:])
+		if size < 0 {
+			return "", false
+		}
+		field, value := rest[:n+size], rest[n:n+size]
+		rest = rest[n+size:]
+		if kind == protowire.BytesType && (number == 4 || number == 10) {
+			text, _ := protowire.ConsumeBytes(value)
+			moved := queue
+			if number == 10 {
+				moved = ReaddressedLock(string(text), from, queue)
+			}
+			field = protowire.AppendString(protowire.AppendTag(nil, number, kind), moved)
+		}
+		out = append(out, field...)
+	}
+	return string(out), true
+}
+
+// ReaddressedLock returns the name of a uniqueness lock as it is in another queue; from is the prefix of its own.
+func ReaddressedLock(lock, from, queue string) string {
+	if rest, ok := strings.CutPrefix(lock, from); ok {
+		return Prefix(queue) + rest
+	}
+	return lock
 }
 
 // fields are those of a message that asynq has stored (asynq.proto). Of a field that occurs several times the last counts.

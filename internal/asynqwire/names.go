@@ -48,6 +48,9 @@ func Completed(queue string) string { return Prefix(queue) + "completed" }
 // Archived returns the key of the sorted set of a queue's archived tasks.
 func Archived(queue string) string { return Prefix(queue) + "archived" }
 
+// Set returns the key of the list or the sorted set of a queue in which tasks in this state are, such as "pending".
+func Set(queue, state string) string { return Prefix(queue) + state }
+
 // Paused returns the key that exists while a queue is paused.
 func Paused(queue string) string { return Prefix(queue) + "paused" }
 

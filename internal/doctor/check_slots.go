@@ -38,7 +38,7 @@ func held(f Facts) (all []Finding) {
 func slots(f Facts) (all []Finding) {
 	for _, s := range f.Full {
 		pending := 0
-		for _, q := range f.Queues {
+		for _, q := range f.folded() {
 			if s.Queues[q.Name] > 0 && !q.Paused {
 				pending += q.Pending
 			}
@@ -78,7 +78,7 @@ func unhandled(f Facts) (all []Finding) {
 // databases reports tasks in another database than the one that was asked.
 func databases(f Facts) (all []Finding) {
 	served := map[string]bool{}
-	for _, q := range f.Queues {
+	for _, q := range f.folded() {
 		served[q.Name] = q.Served
 	}
 	for _, d := range f.Elsewhere {

@@ -39,7 +39,8 @@ func scripts(f Facts) []Finding {
 func unserved(f Facts) (all []Finding) {
 	var names []string // of queues without a server
 	waiting, pending := 0, 0
-	for _, q := range f.Queues {
+	for _, q := range f.folded() {
+		all = append(all, inLanes(q)...)
 		switch {
 		case q.Pending+q.Waiting == 0:
 		case q.Paused:
@@ -68,6 +69,28 @@ func unserved(f Facts) (all []Finding) {
 			Where: "queues " + strings.Join(names, ", "),
 			What:  fmt.Sprintf("no worker is running, and %d of their tasks wait for keys, %d for slots", waiting, pending),
 			Cost:  "they do not run", Remedy: "start the workers",
+		})
+	}
+	return all
+}
+
+// inLanes returns what is wrong with the lanes of a queue.
+func inLanes(q folded) (all []Finding) {
+	if q.Halted > 0 {
+		all = append(all, Finding{
+			Where:  "queue " + q.Name,
+			What:   fmt.Sprintf("%d of the queue and its %d lanes in use are paused, and the others are not", q.Halted, q.Lanes),
+			Cost:   "the tasks of some keys do not run",
+			Remedy: "pause or resume the queue and all of its lanes: each is a queue of asynq's",
+		})
+	}
+	if q.Taken > 0 {
+		all = append(all, Finding{
+			Where:   "queue " + q.Name,
+			What:    fmt.Sprintf("a move into lanes has taken %d tasks, and has not put them into their lanes", q.Taken),
+			Cost:    "unless the move is under way, they do not run",
+			Remedy:  "move again: it begins with these tasks",
+			Command: "railtoken lanes move --queue " + quoted(q.Name),
 		})
 	}
 	return all

@@ -92,6 +92,8 @@ type Queue struct {
 	Paused, Served bool
 	Pending        int
 	Waiting        int // tasks that wait for keys
+	// Taken is how many tasks a move into lanes has taken that it has not put into their lanes.
+	Taken int
 }
 
 // Key is a key that tasks wait for.

@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/lanemove"
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/namespace"
@@ -82,9 +83,19 @@ func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) 
 	if err != nil {
 		return err
 	}
-	return pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.IntCmd {
+	err = pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.IntCmd {
 		return p.LLen(ctx, asynqwire.Pending(q.Name))
 	}, func(q *Queue, n *redis.IntCmd) { q.Pending = int(n.Val()) })
+	if err != nil || f.lines.Count() == 0 {
+		return err
+	}
+	return pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.IntCmd {
+		return p.HLen(ctx, lanemove.Record(q.Name))
+	}, func(q *Queue, n *redis.IntCmd) {
+		if _, inLane := f.lines.In(q.Name); !inLane {
+			q.Taken = lanemove.Taken(n.Val())
+		}
+	})
 }
 
 // waiting is a task of the index.

@@ -31,6 +31,7 @@ type Worker struct {
 	Since   int64          `json:"since"`
 	Seen    int64          `json:"seen,omitempty"` // when the report was written
 	Queues  map[string]int `json:"queues,omitempty"`
+	Lanes   int            `json:"lanes,omitempty"` // of the queues; 0 for none
 	Slots   int            `json:"slots"`
 	Running int            `json:"running"` // slots in use
 	Waiting int            `json:"waiting"` // slots in which tasks wait for a key

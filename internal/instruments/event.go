@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/taskrun"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -89,9 +90,9 @@ func (known *Events[S]) Append(all []Sample[S], e *middleware.Event) []Sample[S]
 		if s := known.series(ofTask{e.Type, e.Task.Queue}); s != nil {
 			return append(all, Sample[S]{s.hold, e.Held.Seconds()})
 		}
-		return known.append(all, hold.of(e.Held.Seconds(), valid(e.Type), valid(e.Task.Queue)))
+		return known.append(all, hold.of(e.Held.Seconds(), valid(e.Type), queueOf(e.Task.Queue)))
 	default:
-		return known.append(all, of(e, valid(e.Type), valid(e.Task.Queue))...)
+		return known.append(all, of(e, valid(e.Type), queueOf(e.Task.Queue))...)
 	}
 }
 
@@ -108,11 +109,11 @@ func (known *Events[S]) appendAcquired(all []Sample[S], e *middleware.Event) []S
 	s := known.series(task)
 	if s == nil {
 		s = known.begin(task)
-		all = known.append(all, zeros(valid(task.kind), valid(task.queue))...)
+		all = known.append(all, zeros(valid(task.kind), queueOf(task.queue))...)
 	}
 	all = append(all, Sample[S]{s.acquired, 1})
 	if e.Waited > 0 || e.Woken > 0 || e.WakeLost {
-		all = known.append(all, waited(e, valid(task.kind), valid(task.queue))...)
+		all = known.append(all, waited(e, valid(task.kind), queueOf(task.queue))...)
 	}
 	if e.Took > 0 {
 		all = append(all, Sample[S]{known.acquire(s, e.Backend), e.Took.Seconds()})
@@ -147,7 +148,7 @@ func (known *Events[S]) begin(t ofTask) *series[S] {
 		maps.Copy(all, *before)
 	}
 	if all[t] == nil {
-		kind, queue := valid(t.kind), valid(t.queue)
+		kind, queue := valid(t.kind), queueOf(t.queue)
 		all[t] = &series[S]{
 			acquired: known.resolve(attempts, []string{kind, queue, acquired}), hold: known.resolve(hold, []string{kind, queue}),
 		}
@@ -168,9 +169,9 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 	case middleware.Unavailable:
 		return []Measurement{attempts.of(1, kind, queue, unavailable)}
 	case middleware.Woke:
-		all := []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
+		all := []Measurement{wakes.of(1, queueOf(e.Next.Queue), valid(string(e.Cause)))}
 		if e.WakeLost {
-			all = append(all, wakesLost.of(1, valid(e.Next.Queue)))
+			all = append(all, wakesLost.of(1, queueOf(e.Next.Queue)))
 		}
 		return all
 	case taskrun.Superseded:
@@ -261,6 +262,9 @@ func ReasonOf(err error) string {
 		return reasonExpired
 	}
 }
+
+// queueOf returns the label of a queue: its lanes count as one.
+func queueOf(queue string) string { return valid(lanes.Base(queue)) }
 
 // valid returns a label's value without bytes that no telemetry library accepts.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
