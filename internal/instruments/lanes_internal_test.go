@@ -20,7 +20,7 @@ func TestTheLanesOfAQueueAreOneSeries(t *testing.T) {
 	})
 	for _, queue := range []string{"orders", "orders@17-1Mk", "orders@63-00Z"} {
 		task := delayqueue.Task{Queue: queue, ID: "a"}
-		for _, kind := range []middleware.EventKind{middleware.Acquired, middleware.Released, middleware.Refused, middleware.Woken} {
+		for _, kind := range []middleware.EventKind{middleware.Acquired, middleware.Released, middleware.Refused} {
 			events.Append(nil, &middleware.Event{Kind: kind, Type: "audit", Task: task, Next: task})
 		}
 	}
