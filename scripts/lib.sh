@@ -39,7 +39,7 @@ find_packages() {
 # compiled is compiled for all. With -trimpath, clones and worktrees share it, too.
 compile_alike() {
   export GOFLAGS="${GOFLAGS:-} -trimpath"
-  if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
+  if [[ ${RACE:-} ]] && { have cc || have gcc || have clang; }; then
     # A program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
     export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race" GORACE="atexit_sleep_ms=10 ${GORACE:-}"
   fi

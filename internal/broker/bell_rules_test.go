@@ -16,7 +16,7 @@ func TestABellListensToFourQueues(t *testing.T) {
 	t.Parallel()
 	m, client := redistest.Virtual(t)
 	for queues := 1; queues <= mostBells+1; queues++ {
-		b := newBell(client, Options{Queues: numbered(queues)})
+		b := newBell(client, Options{Queues: numbered(queues)}, nil)
 		t.Cleanup(b.close)
 		if rings := b.client != nil; rings != (queues <= mostBells) {
 			t.Errorf("with %d queues it rings: %v", queues, rings)
@@ -27,12 +27,12 @@ func TestABellListensToFourQueues(t *testing.T) {
 		if len(b.calls) != queues {
 			t.Errorf("with %d queues it calls for %v", queues, b.calls)
 		}
-		if o := b.client.Options(); o.PoolSize != queues || o.MaxRetries != 0 || o.MinIdleConns != 0 || o.MaxIdleConns != 0 || o.MaxActiveConns != 0 {
+		if o := b.client.(*redis.Client).Options(); o.PoolSize != queues || o.MaxRetries != 0 || o.MinIdleConns != 0 || o.MaxIdleConns != 0 || o.MaxActiveConns != 0 {
 			t.Errorf("with %d queues its connections are %d, with %d retries, %d, %d and %d", queues, o.PoolSize, o.MaxRetries, o.MinIdleConns,
 				o.MaxIdleConns, o.MaxActiveConns)
 		}
 	}
-	b := newBell(redistest.VirtualCluster(t, m), Options{Queues: numbered(1)})
+	b := newBell(redistest.VirtualCluster(t, m), Options{Queues: numbered(1)}, nil)
 	if b.client != nil || b.listen() != nil {
 		t.Error("on a Cluster it rings")
 	}
@@ -44,7 +44,7 @@ func TestABellInVainIsQuietForLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Virtual(t)
-		b := newBell(client, Options{Queues: numbered(1)})
+		b := newBell(client, Options{Queues: numbered(1)}, nil)
 		defer b.close()
 		const interval = 300 * time.Millisecond
 		quiet := func() time.Duration { return max(time.Until(b.quiet), 0) }

@@ -80,12 +80,12 @@ func TestATaskHasComeIfItRunsOrWaitsAgain(t *testing.T) {
 			"it runs": {state: "active", came: true}, "it waits again": {state: "retry", waits: true, came: true},
 			"it has failed": {state: "retry"}, "it is pending": {state: "pending", isLate: true}, "it is archived": {state: "archived"}, "it is gone": {},
 		} {
-			client.Del(t.Context(), other.Hash(), WaitersKey("k"))
+			client.Del(t.Context(), other.Hash(), Names{}.Waiters("k"))
 			if tc.state != "" {
 				client.HSet(t.Context(), other.Hash(), "state", tc.state)
 			}
 			if tc.waits {
-				client.ZAdd(t.Context(), WaitersKey("k"), redis.Z{Member: other.Entry(), Score: 1})
+				client.ZAdd(t.Context(), Names{}.Waiters("k"), redis.Z{Member: other.Entry(), Score: 1})
 			}
 			came, all, err := e.haveCome(t.Context(), "k", []Task{late, other})
 			want := []Task{late}

@@ -33,7 +33,7 @@ func active(t *testing.T, e *Engine, client *redis.Client, id string) *Run {
 // waits reports whether a task is parked on a key.
 func waits(t *testing.T, client *redis.Client, id, key string) bool {
 	t.Helper()
-	return client.ZScore(t.Context(), WaitersKey(key), Task{"q", id}.Entry()).Err() == nil &&
+	return client.ZScore(t.Context(), Names{}.Waiters(key), Task{"q", id}.Entry()).Err() == nil &&
 		client.ZScore(t.Context(), asynqwire.Retry("q"), id).Err() == nil
 }
 

@@ -70,7 +70,7 @@ func TestARunThatLocksAnotherKeyPassesItsWakeOn(t *testing.T) {
 				}})
 				waiting(t, e, client, "next", "k")
 				r := active(t, e, client, "a")
-				r.owes = WaitersKey("k")
+				r.owes = Names{}.Waiters("k")
 				for range 2 { // once
 					tc.does(r)
 					e.pending.Wait()
@@ -148,7 +148,7 @@ func TestAWakeIsForgottenOnceItsTaskHasCome(t *testing.T) {
 			e.mu.Unlock()
 		}
 		client.HSet(t.Context(), someTasks[0].Hash(), asynqwire.StateField, "pending")
-		client.ZAdd(t.Context(), WaitersKey("k"), redis.Z{Member: someTasks[1].Entry(), Score: 1}) // in the queue of the late one
+		client.ZAdd(t.Context(), Names{}.Waiters("k"), redis.Z{Member: someTasks[1].Entry(), Score: 1}) // in the queue of the late one
 		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Tasks: someTasks[:1], Left: 1})
 		for _, wait := range []time.Duration{followUpFirst, 2 * followUpFirst} {
 			time.Sleep(wait + time.Millisecond)

@@ -43,7 +43,7 @@ func TestACallOfAPipelineIsSentToOneNode(t *testing.T) {
 	}
 	move := cluster.BeginMove(t, slot, to)
 	move.Keys(t, names[1:]...)
-	replies := q.pipeline(t.Context(), []scriptCall{{script, names[:2], nil}, {script, names[2:], nil}})
+	replies := q.pipeline(t.Context(), []scriptCall{{Script: script, Keys: names[:2], Args: nil}, {Script: script, Keys: names[2:], Args: nil}})
 	if err := replies[0].Err(); !redis.IsTryAgainError(err) {
 		t.Errorf("of keys on both nodes: %v", err)
 	}

@@ -135,10 +135,10 @@ func TestARecordIsNamedForItsGroupAndKeys(t *testing.T) {
 func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "k", "a b", "{x}", "\xff"} {
-		if got, ok := KeyOf(WaitersKey(key)); key != "" && (!ok || got != key) {
+		if got, ok := KeyOf(Names{}.Waiters(key)); key != "" && (!ok || got != key) {
 			t.Errorf("the waiters of %q are those of %q, %v", key, got, ok)
 		}
-		if got, ok := SequenceOf(SequenceKey(key) + " fifo"); key != "" && (!ok || got != key) {
+		if got, ok := SequenceOf(Names{}.Sequence(key) + " fifo"); key != "" && (!ok || got != key) {
 			t.Errorf("the sequence of %q is that of %q, %v", key, got, ok)
 		}
 	}
@@ -151,7 +151,7 @@ func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 		t.Errorf("%q has a sequence", key)
 	}
 	all := []string{"a b", "c"}
-	if got := decoded(encoded(all)); !slices.Equal(got, all) {
+	if got := decoded(Names{}.encoded(all)); !slices.Equal(got, all) {
 		t.Errorf("%q become %q", all, got)
 	}
 	for _, entry := range []string{"", "1", "x:ab", "-1:ab", "3:ab"} {

@@ -162,7 +162,7 @@ func TestAnAcknowledgementTellsItsRelease(t *testing.T) {
 func TestASlotThatIsKeptIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
-	if _, n := s.ask(1, 0); n != 4 || s.keep(n, 1) != 1 || s.asked != 1 {
+	if _, n := s.ask(nil, 1, 0, -1); n != 4 || s.keep(n, 1) != 1 || s.asked != 1 {
 		t.Errorf("of %d slots %d are asked for", n, s.asked)
 	}
 	if s.keep(1, 1) != 1 || s.keep(1, 2) != 2 || s.asked != 1 {

@@ -57,7 +57,7 @@ func TestThreeTimesAsManyTasksAreAskedForAhead(t *testing.T) {
 		for i := range 20 - tc.free {
 			s.running[name{"q", fmt.Sprint(i)}] = running{until: time.Now().Add(time.Hour)}
 		}
-		if _, n := s.ask(0, tc.acks); n != tc.want {
+		if _, n := s.ask(nil, 0, tc.acks, -1); n != tc.want {
 			t.Errorf("%+v: %d are asked for", tc, n)
 		}
 	}
