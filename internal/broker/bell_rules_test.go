@@ -93,7 +93,7 @@ func TestABellThatFailsIsQuietForHalfAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, client := redistest.Virtual(t)
-		b := newBell(client, Options{Queues: numbered(1)})
+		b := newBell(client, Options{Queues: numbered(1)}, nil)
 		defer b.close()
 		m.SetError("NOPERM")
 		b.listen()
