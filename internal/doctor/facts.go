@@ -59,7 +59,7 @@ type Facts struct {
 }
 
 // index returns the name in Redis of the set of the waiting tasks of a queue.
-func (f Facts) index(queue string) string { return f.in.In(f.lines.Index(queue)) }
+func (f *Facts) index(queue string) string { return f.in.In(f.lines.Index(queue)) }
 
 // Server is one Redis process.
 type Server struct {

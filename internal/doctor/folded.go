@@ -10,7 +10,7 @@ type folded struct {
 }
 
 // folded returns the queues in order, each with its lanes: it waits for what waits in any of them, and is paused if all are.
-func (f Facts) folded() (all []folded) {
+func (f *Facts) folded() (all []folded) {
 	at := map[string]int{}
 	for _, q := range f.Queues {
 		name, _, inLane := lanes.Split(q.Name)

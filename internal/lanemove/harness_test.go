@@ -60,7 +60,7 @@ func (s *system) at() worker.Redis { return worker.Redis{Cluster: s.cluster.Addr
 func (s *system) work(lanes int, run func(context.Context, job) error) *worker.Worker {
 	s.Helper()
 	w, err := worker.New(worker.Config{
-		Redis: s.at(), Queues: map[string]int{queue: 1, "audit": 1}, Concurrency: 4, ShutdownTimeout: 10 * time.Millisecond, Lanes: lanes,
+		Redis: s.at(), Queues: map[string]int{queue: 1, "audit": 1}, Concurrency: 8, ShutdownTimeout: 10 * time.Millisecond, Lanes: lanes,
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -110,7 +110,12 @@ func (s *system) addInOrder(p *worker.Client, j job) {
 // until waits for something that Redis tells.
 func (s *system) until(what string, is func() bool) {
 	s.Helper()
-	for end := time.Now().Add(limit); !is(); <-time.After(5 * time.Millisecond) {
+	s.within(limit, what, is)
+}
+
+func (s *system) within(most time.Duration, what string, is func() bool) {
+	s.Helper()
+	for end := time.Now().Add(most); !is(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.Fatalf("never: %s", what)
 		}

@@ -9,7 +9,11 @@ import (
 )
 
 // A scriptCall is a script and what it is called with.
-type scriptCall = pipeline.ScriptCall
+type scriptCall struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
 
 // step runs one step.
 func (e *Engine) step(ctx context.Context, script *redis.Script, key string, args ...any) *redis.Cmd {
@@ -18,5 +22,9 @@ func (e *Engine) step(ctx context.Context, script *redis.Script, key string, arg
 
 // pipeline runs scripts in one round trip to each node, and returns the reply of each.
 func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
-	return pipeline.RunScripts(ctx, e.client, calls)
+	all := make([]pipeline.ScriptCall, len(calls))
+	for i, c := range calls {
+		all[i] = pipeline.ScriptCall{Script: c.script, Keys: c.keys, Args: c.args}
+	}
+	return pipeline.RunScripts(ctx, e.client, all)
 }
