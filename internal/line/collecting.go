@@ -34,7 +34,7 @@ func (e *Engine) Collecting(ctx context.Context, all []string, limit time.Durati
 	ended = func(ctx context.Context) {
 		calls := make([]scriptCall, len(all))
 		for i, key := range all {
-			calls[i] = scriptCall{Script: collectedScript, Keys: []string{e.names.collecting(key)}, Args: []any{name}}
+			calls[i] = scriptCall{script: collectedScript, keys: []string{e.names.collecting(key)}, args: []any{name}}
 		}
 		e.pipeline(ctx, calls) // those that remain end by themselves
 	}

@@ -85,7 +85,7 @@ func (e *Engine) joinFurther(ctx context.Context, t Task, n suspended, opts Park
 	}
 	joins := make([]scriptCall, len(opts.Also))
 	for i, key := range opts.Also {
-		joins[i] = scriptCall{Script: joinStep, Keys: []string{e.names.Waiters(key)}, Args: n.joins(t, opts)}
+		joins[i] = scriptCall{script: joinStep, keys: []string{e.names.Waiters(key)}, args: n.joins(t, opts)}
 	}
 	for _, reply := range e.pipeline(ctx, joins) {
 		r := replyOf(reply)
@@ -196,7 +196,7 @@ func (e *Engine) joinWaiters(ctx context.Context, t Task, setKey string, n suspe
 func (e *Engine) prune(ctx context.Context, setKey string, entries []string) error {
 	looks := make([]scriptCall, len(entries))
 	for i, entry := range entries {
-		looks[i] = scriptCall{Script: endedStep, Keys: []string{taskOf(entry).Hash()}, Args: nil}
+		looks[i] = scriptCall{script: endedStep, keys: []string{taskOf(entry).Hash()}, args: nil}
 	}
 	for i, reply := range e.pipeline(ctx, looks) {
 		ended, err := reply.Bool()

@@ -48,11 +48,11 @@ func TestARunKnowsWhatItsTaskHasMet(t *testing.T) {
 		}
 
 		met := Conflict{Count: 2, First: time.Unix(1, 0)}
-		r := &Run{met: met, tries: 3, sequence: Names{}.Sequence("k") + " fifo", wokenFor: time.Second, since: time.Now()}
+		r := &Run{queue: &Engine{}, met: met, tries: 3, sequence: Names{}.Sequence("k") + " fifo", wokenFor: time.Second, since: time.Now()}
 		if r.Met(3) != met || r.Met(2) != (Conflict{}) {
 			t.Errorf("the task has met %v, and at another attempt %v", r.Met(3), r.Met(2))
 		}
-		if !r.InSequence("k") || r.InSequence("l") || (&Run{sequence: Names{}.Sequence("kk")}).InSequence("k") {
+		if !r.InSequence("k") || r.InSequence("l") || (&Run{queue: &Engine{}, sequence: Names{}.Sequence("kk")}).InSequence("k") {
 			t.Error("the sequence is not that of its key alone")
 		}
 		for _, by := range []struct {
@@ -113,7 +113,7 @@ func TestAWaitThatIsOverIsResumedUnlessAsynqHasEndedTheRun(t *testing.T) {
 func TestARunHearsOfItsCancellationOnce(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {
-		r, heard := &Run{}, []string{}
+		r, heard := &Run{queue: &Engine{}}, []string{}
 		hear := func(c Cancellation) { heard = append(heard, c.By) }
 		if !before {
 			r.OnCancel(hear)

@@ -43,7 +43,7 @@ func TestACallOfAPipelineIsSentToOneNode(t *testing.T) {
 	}
 	move := cluster.BeginMove(t, slot, to)
 	move.Keys(t, names[1:]...)
-	replies := q.pipeline(t.Context(), []scriptCall{{Script: script, Keys: names[:2], Args: nil}, {Script: script, Keys: names[2:], Args: nil}})
+	replies := q.pipeline(t.Context(), []scriptCall{{script: script, keys: names[:2], args: nil}, {script: script, keys: names[2:], args: nil}})
 	if err := replies[0].Err(); !redis.IsTryAgainError(err) {
 		t.Errorf("of keys on both nodes: %v", err)
 	}

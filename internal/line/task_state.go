@@ -46,7 +46,7 @@ func (e *Engine) look(ctx context.Context, key string, members []member) ([]task
 		if t.Queue != "" { // otherwise it cannot exist, and its keys have no slot in common
 			names = append(names, asynqwire.Lease(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue))
 		}
-		calls[i] = scriptCall{Script: headStep, Keys: names, Args: []any{
+		calls[i] = scriptCall{script: headStep, keys: names, args: []any{
 			e.names.Sequence(key), t.ID, now.UnixNano(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
 		}}
 	}

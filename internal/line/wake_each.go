@@ -56,7 +56,7 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) (
 		for n, i := range open {
 			c := calls[i]
 			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope), owedAfter.Milliseconds()}
-			scripts[n] = scriptCall{Script: wakeScript, Keys: e.wakeKeys(c), Args: append(args, anys(c.held)...)}
+			scripts[n] = scriptCall{script: wakeScript, keys: e.wakeKeys(c), args: append(args, anys(c.held)...)}
 		}
 		replies, again := e.pipeline(ctx, scripts), open[:0]
 		for n, i := range open {

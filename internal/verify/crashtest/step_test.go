@@ -60,7 +60,7 @@ var ownScripts = sync.OnceValue(func() map[string]string {
 })
 
 // ownStep is the end of those that are one of these functions.
-var ownStep = regexp.MustCompile(`return (\w+)\(KEYS[^()]*unpack\(ARGV\)\)$`)
+var ownStep = regexp.MustCompile(`return (?:announced\()?(\w+)\(KEYS[^()]*unpack\(ARGV\)\)\)?$`)
 
 // ownScript names one of our scripts by its end: it may have functions that it shares with others before it. It returns "" for one of asynq's.
 func ownScript(source string) (name string) {
