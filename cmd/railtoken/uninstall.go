@@ -117,8 +117,11 @@ func (a *app) unused(ctx context.Context) error {
 
 // moved returns an error if a move into lanes has taken tasks that only the next move brings back.
 func (a *app) moved(ctx context.Context) error {
+	if a.conn.inspector.Lanes() == 0 {
+		return nil
+	}
 	queues, err := a.conn.tasks.SMembers(ctx, asynqwire.Queues).Result()
-	if err != nil || a.conn.inspector.Lanes() == 0 {
+	if err != nil {
 		return err
 	}
 	for _, queue := range queues {
