@@ -100,6 +100,10 @@ thorough: ## Play crash points, random plans and long runs in full length, in a 
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server
 	@scripts/crowd.sh
 
+.PHONY: move
+move: ## Move TASKS (100000) tasks into lanes while two servers work, and check that each runs once and in order; needs redis-server
+	@scripts/move.sh
+
 .PHONY: items
 items: ## Kill workers while 1500 tasks of 40 items run (RUNS) beside 7500 audits (AUDITS), with and without a mark, and check 1000 pairs (PAIRS)
 	@scripts/items.sh

@@ -84,7 +84,7 @@ func (c *connection) open(ctx context.Context) error {
 func (c *connection) findLanes(ctx context.Context) (int, error) {
 	recorded, err := lines.RecordedLanes(ctx, c.tasks)
 	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
-		return c.config.Lanes, nil //nolint:nilerr // see above
+		return c.config.Lanes, nil
 	} else if err != nil {
 		return 0, err
 	}

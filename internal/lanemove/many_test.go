@@ -40,7 +40,9 @@ func TestManyTasksMoveWhileTwoServersWork(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	each(parked+hot, func(i int) { s.add(p, "best", job{Name: fmt.Sprintf("hot/%06d", i), Key: fmt.Sprintf("hot:%d", i%hot)}) })
+	each(parked+hot, func(i int) {
+		s.add(p, "best", job{Name: fmt.Sprintf("hot/%06d", i), Key: fmt.Sprintf("hot:%d", i%hot)})
+	})
 	s.within(time.Duration(parked)*20*time.Millisecond+limit, "tasks are parked", func() bool { return s.size(asynqwire.Retry(queue)) == parked })
 	if err := old.Shutdown(); err != nil {
 		t.Fatal(err)
@@ -52,7 +54,9 @@ func TestManyTasksMoveWhileTwoServersWork(t *testing.T) {
 		s.add(p, "best", job{Name: fmt.Sprintf("later/%06d", i), Key: fmt.Sprintf("key:%d", i)}, asynq.ProcessIn(time.Duration(i%10)*time.Second))
 	})
 	rest := *many - parked - inOrder - scheduled
-	each(rest, func(i int) { s.add(p, "best", job{Name: fmt.Sprintf("any/%06d", i), Key: fmt.Sprintf("key:%d", i%1000)}) })
+	each(rest, func(i int) {
+		s.add(p, "best", job{Name: fmt.Sprintf("any/%06d", i), Key: fmt.Sprintf("key:%d", i%1000)})
+	})
 	want := *many + hot
 
 	var mu sync.Mutex

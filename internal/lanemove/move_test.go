@@ -86,6 +86,9 @@ func TestACrashedMoveIsCompletedByTheNext(t *testing.T) {
 			t.Errorf("%s is left over:\n%s", gone, want)
 		}
 	}
+	if told := "railtoken:lock:{@3-00Q}a}:notify"; !strings.Contains(want, told) {
+		t.Errorf("%s is missing: the holder would not see that tasks wait:\n%s", told, want)
+	}
 	struck := 0
 	for n, last := 0, false; ; n, last = n+1, !last {
 		s.restore(begin)

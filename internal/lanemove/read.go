@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,12 @@ type task struct {
 
 func (t *task) from(queue string) line.Task { return line.Task{Queue: queue, ID: t.id} }
 func (t *task) in() line.Task               { return line.Task{Queue: t.to, ID: t.id} }
+
+// waits returns how long the timer of a task still runs.
+func (t *task) waits() time.Duration {
+	due, _ := strconv.ParseFloat(t.score, 64) // Redis has made it
+	return max(time.Until(time.Unix(int64(due), 0)), 0)
+}
 
 // byPlace returns tasks of the state retry in the order in which they wait for their keys, and the others behind them.
 func (m *mover) byPlace(ctx context.Context, ids []string) ([]string, error) {

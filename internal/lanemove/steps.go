@@ -18,6 +18,7 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -48,6 +49,9 @@ var (
 
 // waitersLife is how long a set of waiters is kept to which no task comes, as package line keeps it.
 const waitersLife = 48 * time.Hour
+
+// toldFor is how much longer than the timer of the last parked task a holder is told that tasks wait.
+const toldFor = 2 * time.Minute
 
 // batch moves tasks of a state, and returns how many of them stay.
 func (m *mover) batch(ctx context.Context, state string, ids []string) (stay int, err error) {
@@ -296,10 +300,17 @@ func (m *mover) stand(ctx context.Context, taken []*task) error {
 	}
 	calls := make([]pipeline.ScriptCall, len(stands))
 	for i, s := range stands {
+		lock, err := lockwire.KeysOf(s.key, lockwire.LockKeyIn(m.names.Lanes))
+		if err != nil {
+			return err
+		}
 		owed := line.OwedIn(m.names.Index(m.names.Queue(m.Queue, m.names.Of(s.key))))
 		calls[i] = pipeline.ScriptCall{
-			Script: standScript, Keys: []string{m.names.Waiters(s.key), owed},
-			Args: []any{s.t.from(m.Queue).Entry(), s.t.in().Entry(), strconv.FormatInt(s.place, 10), waitersLife.Milliseconds()},
+			Script: standScript, Keys: []string{m.names.Waiters(s.key), owed, lock.Notify},
+			Args: []any{
+				s.t.from(m.Queue).Entry(), s.t.in().Entry(), strconv.FormatInt(s.place, 10), waitersLife.Milliseconds(),
+				(s.t.waits() + toldFor).Milliseconds(),
+			},
 		}
 	}
 	var errs []error
