@@ -49,7 +49,8 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue, _ := asynqwire.QueueOf(keys[0], "pending")
 	more = true
-	var late <-chan time.Time
+	late := time.NewTimer(flightMost)
+	defer late.Stop()
 	own, come := false, false // the fetch is one of this call; something has come into memory since it was sent
 	for began := time.Now(); ; {
 		if t, ok := c.intake.Take(); ok {
@@ -63,20 +64,17 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 				return cmd, more
 			}
 			c.flight, own, come = c.depart(ctx, queue), true, false
-		}
-		if c.lanes != nil && late == nil {
-			timer := time.NewTimer(flightMost)
-			defer timer.Stop()
-			late = timer.C
+			late.Reset(flightMost)
 		}
 		select {
 		case <-c.intake.Arrived():
 			come = true
-		case <-late: // what it brings comes into memory
-			c.flight, late, more = nil, nil, true
-			c.intake.Late()
+		case <-late.C:
+			if c.intake.Late() { // what it brings comes into memory
+				c.flight, more = nil, true
+			}
 		case end := <-c.flight:
-			c.flight, late = nil, nil
+			c.flight = nil
 			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {
 				c.look.fetched(false)
 				cmd.SetErr(end.err)

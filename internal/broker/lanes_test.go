@@ -89,15 +89,25 @@ func patientCluster(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 
 func TestEachTaskCostsInLanesWhatItCostsOnOneRedis(t *testing.T) {
 	t.Parallel()
+	for _, served := range []map[string]int{{"orders": 1}, someQueues} {
+		t.Run(fmt.Sprint(len(served)), func(t *testing.T) {
+			t.Parallel()
+			costInLanes(t, served)
+		})
+	}
+}
+
+func costInLanes(t *testing.T, served map[string]int) {
+	t.Helper()
 	l := newLanes(t, 16)
-	queues := slices.Sorted(maps.Keys(someQueues))
+	queues := slices.Sorted(maps.Keys(served))
 	const tasks = 9600
 	cost := func(client redis.UniversalClient, opts Options, queues []string, nodes ...*redistest.Server) float64 {
 		fill(t, client, tasks/len(queues), queues)
 		var ran atomic.Int64
 		done := make(chan struct{})
 		from := carriedOut(t, nodes...)
-		_, s := inLanesOn(t, client, opts, asynq.Config{Queues: someQueues, Concurrency: 32}, func(context.Context, *asynq.Task) error {
+		_, s := inLanesOn(t, client, opts, asynq.Config{Queues: served, Concurrency: 32}, func(context.Context, *asynq.Task) error {
 			if ran.Add(1) == tasks/int64(len(queues))*int64(len(queues)) {
 				close(done)
 			}
@@ -239,7 +249,7 @@ func TestAMasterThatIsAwayHoldsUpNoOtherLane(t *testing.T) {
 	}
 }
 
-// Weights and strict priorities hold over all lanes.
+// Weights and strict priorities hold over all lanes, if these have tasks for several turns.
 func TestPrioritiesHoldOverLanes(t *testing.T) {
 	t.Parallel()
 	l := newLanes(t, 16)
@@ -247,18 +257,19 @@ func TestPrioritiesHoldOverLanes(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprint("strict=", strict), func(t *testing.T) {
 			client := patientCluster(t, c)
-			const each = 40
+			const each = 150
 			queues := inAllLanes(l, "high", "low")
 			fill(t, client, each, queues)
 			var mu sync.Mutex
 			var order []string
 			_, s := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{
-				Queues: map[string]int{"high": 3, "low": 1}, StrictPriority: strict, Concurrency: 8,
+				Queues: map[string]int{"high": 3, "low": 1}, StrictPriority: strict, Concurrency: 4,
 			}, func(ctx context.Context, _ *asynq.Task) error {
 				queue, _ := asynq.GetQueueName(ctx)
 				mu.Lock()
-				defer mu.Unlock()
 				order = append(order, lanes.Base(queue))
+				mu.Unlock()
+				<-time.After(time.Millisecond)
 				return nil
 			})
 			eventually(t, "all run", func() bool {
@@ -273,8 +284,9 @@ func TestPrioritiesHoldOverLanes(t *testing.T) {
 					high++
 				}
 			}
-			if least := each * len(queues) / 2 * 6 / 10; strict && high < each*len(queues)/2-8 || high < least {
-				t.Errorf("%d of the first half are high", high)
+			half := each * len(queues) / 2
+			if strict && high < half-8 || high < half*6/10 {
+				t.Errorf("%d of the first %d are high", high, half)
 			}
 		})
 	}

@@ -114,7 +114,8 @@ const (
 )
 
 // suffixes returns for each slot the first suffix that is in it by itself.
-var suffixes = sync.OnceValue(func() (all [slots]string) {
+var suffixes = sync.OnceValue(func() *[slots]string {
+	var all [slots]string
 	for _, a := range digits {
 		for _, b := range digits {
 			for _, c := range digits {
@@ -125,7 +126,7 @@ var suffixes = sync.OnceValue(func() (all [slots]string) {
 			}
 		}
 	}
-	return all
+	return &all
 })
 
 // Check returns why a queue cannot have lanes, or nil.

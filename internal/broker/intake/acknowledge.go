@@ -269,7 +269,7 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 		}
 		found, n = in.slots.ask(p, 0, calls, most)
 		takes = n+len(found) > 0 || !recalled
-		if !in.oneNode && len(p.queues) == 1 {
+		if !p.colocated {
 			n = in.slots.keep(n, in.order.first(p.queues[0], n))
 		}
 	}

@@ -166,7 +166,7 @@ func (p *place) take(ctx context.Context, a asked, most int) (more bool, err err
 	p.recalling <- struct{}{}
 	defer func() { <-p.recalling }()
 	leave := p.leave
-	defer func() { leave() }()
+	defer func() { leave() }() //nolint:gocritic // it may be another function by then
 	if err := p.recall(ctx); err != nil {
 		(&fetch{place: p}).turned(false, err)
 		return false, err
@@ -184,7 +184,7 @@ func (p *place) take(ctx context.Context, a asked, most int) (more bool, err err
 	if in.isStopping() && n > 1 {
 		n = in.slots.keep(n, 1)
 	}
-	if !in.oneNode && len(p.queues) == 1 {
+	if !p.colocated {
 		n = in.slots.keep(n, in.order.share(p.queues[0], n))
 	}
 	f := p.fetch(n, found, true, a)

@@ -132,11 +132,13 @@ func (t *turning) leave(p *place) {
 	t.turns.leave(p.number)
 }
 
-// Late notes that the last Fetch has had no answer for a while, so that the next one asks another master, if places take turns.
-func (in *Intake) Late() {
+// Late notes that the last Fetch has had no answer for a while. It reports whether places take turns, so that the next one asks
+// another master.
+func (in *Intake) Late() bool {
 	if in.turning != nil {
 		in.turning.late()
 	}
+	return in.turning != nil
 }
 
 // Hear notes that a queue may have tasks, if the places of the server take turns.

@@ -60,7 +60,7 @@ type turn struct {
 type outage struct{ probed bool }
 
 func newTurns(places, slots int, strict bool) *turns {
-	return &turns{strict: strict, width: max(3, slots/10), all: make([]turn, places)}
+	return &turns{strict: strict, width: max(2, slots/16), all: make([]turn, places)}
 }
 
 // hear notes that queues of a place may have tasks. It reports whether that is new.
