@@ -43,8 +43,8 @@ func TestTasksOfLanesRun(t *testing.T) {
 	handler := a.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
 		return []string{string(task.Payload())}, nil
 	})(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		order, id := string(task.Payload()), ""
-		id, _ = asynq.GetTaskID(ctx)
+		order := string(task.Payload())
+		id, _ := asynq.GetTaskID(ctx)
 		queue, _ := asynq.GetQueueName(ctx)
 		if lane, ok := l.In(queue); !ok || lane != l.Of(order) {
 			t.Errorf("order %s is in the queue %s, not in lane %d", order, queue, l.Of(order))

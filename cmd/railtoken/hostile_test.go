@@ -44,6 +44,7 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"cancel":    {{"none" + hostile, "--yes"}, {id}, {id, "--yes", "--by", hostile, "--why", hostile}, {"first", "--yes", "--discard"}},
 		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
 		"uninstall": {{"--yes"}, {hostile}},
+		"lanes":     {{"plan", "--queue", hostile}, {"move", "--queue", hostile}},
 		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},
 		cobra.ShellCompRequestCmd: {{"look", ""}, {"explain", ""}, {"drop", "default/"}, {hostile, ""}},
 	}

@@ -73,7 +73,8 @@ func (t *Teller) takeOver(queues []string) {
 		}
 	}
 	for i, there := range t.exist(keys) {
-		for there && t.claimSome(keys[i]) {
+		for there {
+			there = t.claimSome(keys[i])
 		}
 	}
 }

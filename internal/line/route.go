@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -67,7 +68,7 @@ func (e *Engine) send(ctx context.Context, a *enqueuing, task *asynq.Task, opts 
 	for tries := 0; ; tries++ {
 		with := opts
 		if a.into != "" {
-			with = append(opts[:len(opts):len(opts)], asynq.Queue(a.into))
+			with = slices.Concat(opts, []asynq.Option{asynq.Queue(a.into)})
 		}
 		a.into = ""
 		info, err := e.tasks.EnqueueContext(context.WithValue(ctx, enqueuingKey{}, a), task, with...)

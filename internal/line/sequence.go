@@ -96,15 +96,6 @@ func (r *reply) members() []member {
 	return all
 }
 
-// entriesOf returns the entries of members.
-func entriesOf(all []member) []any {
-	entries := make([]any, len(all))
-	for i, m := range all {
-		entries[i] = m.entry
-	}
-	return entries
-}
-
 // pairsOf returns members as arguments of a script.
 func pairsOf(all []member) []any {
 	args := make([]any, 0, 2*len(all))
