@@ -43,6 +43,7 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"drop":      {{"none" + hostile, "--yes"}, {id}, {id, "--yes"}},
 		"cancel":    {{"none" + hostile, "--yes"}, {id}, {id, "--yes", "--by", hostile, "--why", hostile}, {"first", "--yes", "--discard"}},
 		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
+		"lanes":     {{hostile}, {"plan", "--queue", hostile}, {"move", "--yes", "--queue", hostile}},
 		"uninstall": {{"--yes"}, {hostile}},
 		"lanes":     {{"plan", "--queue", hostile}, {"move", "--queue", hostile}},
 		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},

@@ -20,9 +20,12 @@ import (
 
 func (a *app) lanesCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "lanes", Short: "move the tasks of queues into lanes",
+		Use: "lanes", Short: "move the tasks of queues into lanes", Args: cobra.NoArgs,
 		Long: "lanes moves tasks that were enqueued without lanes into the lanes of their keys, while workers with lanes work. Workers\n" +
 			"serve both, so a move is for speed alone. See docs/operations.md, \"Moving into lanes\".",
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("say what to do: railtoken lanes plan, or railtoken lanes move")
+		},
 	}
 	var queues []string
 	var each, yes bool

@@ -66,6 +66,12 @@ func TestTasksMoveIntoLanesAndAreFoundThere(t *testing.T) {
 	if out := must(t, exitFound, "explain", "orders/plain"); !strings.Contains(out, "orders/plain") {
 		t.Errorf("a task that stays is looked for: %s", out)
 	}
+	for _, name := range []string{hostile, "a{b"} {
+		out, errOut, _ := call(t, "lanes", "plan", "--queue", name)
+		if strings.Contains(out+errOut, "\x1b") || name != hostile && !strings.Contains(errOut, "brace") {
+			t.Errorf("of the queue %q there is said %q", name, out+errOut)
+		}
+	}
 	if out := must(t, exitOK, "audit", "--json"); !strings.Contains(out, `"move"`) {
 		t.Errorf("the audit has no move: %s", out)
 	}
