@@ -45,7 +45,6 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
 		"lanes":     {{hostile}, {"plan", "--queue", hostile}, {"move", "--yes", "--queue", hostile}},
 		"uninstall": {{"--yes"}, {hostile}},
-		"lanes":     {{"plan", "--queue", hostile}, {"move", "--queue", hostile}},
 		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},
 		cobra.ShellCompRequestCmd: {{"look", ""}, {"explain", ""}, {"drop", "default/"}, {hostile, ""}},
 	}
