@@ -27,7 +27,9 @@ func (a *Attached) Check(ctx context.Context) error {
 	if a.fit {
 		return nil
 	}
-	needs := preflight.Needs{Queues: queues, Locks: len(a.closers) > 0, AllowEviction: a.opts.AllowEviction}
+	needs := preflight.Needs{
+		Queues: queues, Lanes: a.lanes.Count() > 0, Locks: len(a.closers) > 0, AllowEviction: a.opts.AllowEviction,
+	}
 	if a.opts.RedisKeys != nil {
 		lock, notify := a.opts.RedisKeys(preflight.Key)
 		needs.Locks, needs.RedisKeys = true, []string{lock, notify}

@@ -37,7 +37,10 @@
 //   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses. After an
 //     outage of Redis, asynq's first look for tasks to recover finds none, because those that have only waited are put
 //     back.
-//   - An idle server is woken when a task is ready: by this process ([Wakes]), or by Redis, where a call waits for one.
+//   - With lanes (package lanes) a server works on its queues in all lanes, and asynq knows only the queues. What asynq's
+//     forwarder, janitor and recoverer do for a queue is done in those lanes, too, in which a look finds something.
+//   - An idle server is woken when a task is ready: by this process ([Wakes]), or by Redis, where a call waits for one
+//     or, in a lane, a message tells of it.
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
 //     processes.
 //

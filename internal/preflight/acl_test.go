@@ -46,6 +46,7 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		"no history":    {both, []string{"~asynq:*", "~railtoken:[^h]*", "&*", "+@all"}, "~railtoken:*", ""},
 		"no collecting": {both, []string{"~asynq:*", "~railtoken:[^c]*", "&*", "+@all"}, "~railtoken:*", ""},
 		"no owed wakes": {both, []string{"~asynq:*", "~railtoken:[^p]*", "~railtoken:parked", "~railtoken:preflight:*", "&*", "+@all"}, "~railtoken:*", ""},
+		"no notices":    {preflight.Needs{Queues: both.Queues, Lanes: true}, []string{"~*", "&asynq:*", "&railtoken:supersede", "+@all"}, "", "&railtoken:*"},
 		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
 		"locks alone": {
 			preflight.Needs{Locks: true},

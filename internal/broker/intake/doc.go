@@ -16,6 +16,9 @@
 // another task is already parked on a held key, or the tasks of the key run in order, the script that fetches a task of
 // that key also parks it: see [Parking].
 //
+// A script reaches the queues of one place: all queues on one Redis, those of one lane or one queue on a Redis Cluster. With
+// lanes the places take turns, a few at a time, so that each call has many tasks.
+//
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
 // it is answered, and takes effect in that run of the task alone. Every fetch has a name, including one that goes with
 // acknowledgements, and the runs of the tasks that it takes carry that name. A fetch that is not answered is recalled

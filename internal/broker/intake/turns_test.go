@@ -301,3 +301,24 @@ func TestOneFetchProbesAMaster(t *testing.T) {
 		}
 	}
 }
+
+// An acknowledgement wakes a task in a place of which nothing was known, and others behind it.
+func TestAcknowledgementsFindTasks(t *testing.T) {
+	t.Parallel()
+	w := newTurns(2, 8, false)
+	now := time.Unix(1e9, 0)
+	a, most := w.join(0, now, 2)
+	if most != 2 {
+		t.Fatalf("two acknowledgements ask for %d tasks, want those for their slots", most)
+	}
+	w.answered(0, a, true)
+	if i, _, ok := w.pick(now); !ok || i != 0 {
+		t.Errorf("then %d is picked, %v, want the place that has brought as many as it was asked for", i, ok)
+	}
+	w.leave(0)
+	a, _ = w.join(0, now, 2)
+	w.answered(0, a, false)
+	if w.any(now) {
+		t.Error("the place is asked although it had no more")
+	}
+}
