@@ -2,11 +2,12 @@ package attach_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,58 +17,105 @@ import (
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
-// Orders in lanes are processed by a server that names the queues without their lanes: each once, and no two tasks of an
-// order at the same time.
-func TestTasksOfLanesRun(t *testing.T) {
+// Tasks in lanes and beside them are processed by a server that names the queues without their lanes: each once, and no two tasks
+// of a key at the same time, wherever they are and however their keys are known.
+func TestTasksOfLanesExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
-	client := cluster.Client(t)
-	const n, tasks = 40, 200
-	producer, err := attach.NewProducer(client, attach.ProducerOptions{Lanes: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = producer.Close() })
-	a, err := attach.New(client, asynq.Config{Concurrency: 8, Queues: map[string]int{"orders": 6, "audit": 3}}, attach.Options{Lanes: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := redistest.StartCluster(t, 3).Client(t)
 	l, _ := lanes.New(64)
+	plain := asynq.NewClientFromRedisClient(client)
+	producer := laneProducer(t, client, 64)
+	recorded := func(task *asynq.Task, keys []string) error {
+		_, err := producer.EnqueueContext(t.Context(), task, attach.Keys(keys...))
+		return err
+	}
+	beside := func(task *asynq.Task, _ []string) error {
+		_, err := plain.Enqueue(task)
+		return err
+	}
+	const timer = 10 * time.Minute // no task may need it
+	best, fifo := middleware.Requeue{Delay: timer}, middleware.Requeue{Delay: timer, Order: middleware.FIFO}
+	for name, tt := range map[string]struct {
+		keys     int // of each task
+		strategy middleware.Strategy
+		// enqueue has two ways by turns. A task that nobody has recorded the keys of has them found by the server.
+		enqueue [2]func(*asynq.Task, []string) error
+	}{
+		"recorded":                    {1, best, [2]func(*asynq.Task, []string) error{recorded, recorded}},
+		"recorded, in order":          {1, fifo, [2]func(*asynq.Task, []string) error{recorded, recorded}},
+		"keys of several lanes":       {3, best, [2]func(*asynq.Task, []string) error{recorded, recorded}},
+		"some without lanes":          {1, best, [2]func(*asynq.Task, []string) error{recorded, beside}},
+		"some without lanes in order": {1, fifo, [2]func(*asynq.Task, []string) error{recorded, beside}},
+		"several, some without lanes": {2, best, [2]func(*asynq.Task, []string) error{recorded, beside}},
+		"found": {1, best, [2]func(*asynq.Task, []string) error{recorded, func(task *asynq.Task, keys []string) error {
+			_, err := plain.Enqueue(task, asynq.Queue(l.Queue("found", l.Of(keys[0]))))
+			return err
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			excludes(t, client, name, tt.keys, tt.strategy, tt.enqueue)
+		})
+	}
+	t.Cleanup(func() {
+		if got := client.Get(context.Background(), "railtoken:lanes").Val(); got != "64" {
+			t.Errorf("the record of the lanes is %q", got)
+		}
+	})
+}
+
+// excludes enqueues tasks of a few keys, and has a server run them in the queue with this name.
+func excludes(t *testing.T, client redis.UniversalClient, queue string, keys int, strategy middleware.Strategy, enqueue [2]func(*asynq.Task, []string) error) {
+	t.Helper()
+	const orders, tasks = 15, 150
+	a, err := attach.New(client, asynq.Config{Concurrency: 8, Queues: map[string]int{queue: 2, queue + " too": 1}}, attach.Options{
+		Lanes: 64, Strategy: strategy, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	runs, running := map[string]int{}, map[string]bool{}
-	var left atomic.Int64
-	left.Store(tasks)
+	mark := func(all []string, is bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range all {
+			if is && running[key] {
+				t.Errorf("two tasks of %s run at the same time", key)
+			}
+			running[key] = is
+		}
+	}
 	done := make(chan struct{})
-	handler := a.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
-		return []string{string(task.Payload())}, nil
-	})(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		order := string(task.Payload())
+	handler := a.Lock(middleware.PayloadKeys(func(all []string) []string { return all }))(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var all []string
+		if err := json.Unmarshal(task.Payload(), &all); err != nil {
+			return err
+		}
+		mark(all, true)
+		err := client.Ping(ctx).Err()
+		mark(all, false)
 		id, _ := asynq.GetTaskID(ctx)
-		queue, _ := asynq.GetQueueName(ctx)
-		if lane, ok := l.In(queue); !ok || lane != l.Of(order) {
-			t.Errorf("order %s is in the queue %s, not in lane %d", order, queue, l.Of(order))
-		}
 		mu.Lock()
-		if running[order] {
-			t.Errorf("two tasks of %s run at the same time", order)
-		}
-		running[order] = true
-		runs[id]++
-		mu.Unlock()
-		time.Sleep(time.Millisecond)
-		mu.Lock()
-		running[order] = false
-		mu.Unlock()
-		if left.Add(-1) == 0 {
+		defer mu.Unlock()
+		if runs[id]++; len(runs) == tasks && runs[id] == 1 {
 			close(done)
 		}
-		return nil
+		return err
 	}))
 	for i := range tasks {
-		order, queue := fmt.Sprint("order:", i%n), []string{"orders", "audit"}[i%2]
-		if _, err := producer.EnqueueContext(t.Context(), asynq.NewTask("test", []byte(order), asynq.Queue(queue)), attach.Keys(order)); err != nil {
+		var all []string
+		for k := range keys {
+			all = append(all, fmt.Sprint(queue, ":order:", (i*7+k*(1+i%3))%orders))
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		payload, _ := json.Marshal(all)
+		into := asynq.Queue([]string{queue, queue + " too"}[i/2%2])
+		if err := enqueue[i%2](asynq.NewTask("test", payload, into), all); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,16 +124,13 @@ func TestTasksOfLanesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Shutdown(); _ = a.Close() })
-	redistest.Receive(t, done, 60*time.Second)
+	redistest.Receive(t, done, 90*time.Second)
 	mu.Lock()
 	defer mu.Unlock()
 	for id, times := range runs {
 		if times != 1 {
 			t.Errorf("task %s ran %d times", id, times)
 		}
-	}
-	if got := client.Get(t.Context(), "railtoken:lanes").Val(); got != "64" {
-		t.Errorf("the record of the lanes is %q", got)
 	}
 }
 

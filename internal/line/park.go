@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,7 +59,10 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		names = append(names, l.Lock, l.Notify)
 	}
 	place, swallowed, moved, err := parseParked(parkScript.Run(ctx, e.client, names, args...))
-	if err != nil {
+	switch {
+	case errors.Is(err, errApart):
+		return e.parkInSteps(ctx, t, e.names.Waiters(key), opts)
+	case err != nil:
 		return Parked{}, err
 	}
 	place.Task = t
@@ -100,10 +104,16 @@ func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
 	return nil
 }
 
+// errApart reports that a task has waited for a key in another lane, so that it is parked in steps.
+var errApart = errors.New("delayqueue: the task has waited in another lane")
+
 // parseParked reads the reply of park.lua.
 func parseParked(cmd *redis.Cmd) (p Parked, swallowed string, moved bool, err error) {
 	r := replyOf(cmd)
 	outcome := r.text()
+	if outcome == "apart" {
+		return p, "", false, errApart
+	}
 	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()
 	p.Ahead, _ = strconv.Atoi(r.text())
 	p.Timer, moved, p.Looked = time.Duration(r.number())*time.Millisecond, r.yes(), r.yes()

@@ -71,8 +71,8 @@ end
 -- leaveWaiters(task, waiters, whether it is deleted) removes a task whose run has ended from the waiters that it was parked among,
 -- and its record: a failed task waits for its retry, and not for the key.
 local function leaveWaiters(task, waiters, gone)
-  local queue, id = string.match(task, '^asynq:{(.-)}:t:(.*)$')
-  if queue and waiters ~= '' then
+  local prefix, queue, id = string.match(task, '^(asynq:{(.-)}:)t:(.*)$')
+  if queue and waiters ~= '' and not apart(laneOf(waiters), prefix) then -- a wake of those in another lane finds it gone
     local entry = #queue .. ':' .. queue .. id
     if redis.call('ZREM', waiters, entry) == 1 then -- otherwise it was woken
       redis.call('ZREM', indexOf(parked, waiters), entry)

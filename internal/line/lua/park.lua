@@ -20,12 +20,20 @@
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
 -- looked at the locks}. The outcome is 'parked'; 'free' when the key was released meanwhile: then the task is
--- pending; 'again', 'not active' or 'not yet' when nothing was done (resign).
+-- pending; 'again', 'not active' or 'not yet' when nothing was done (resign); 'apart', alone, when nothing was done because the
+-- task has waited for a key in another lane, which this script does not reach.
 local task, waiters, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id, deadline = (parse(entry)), tonumber(ARGV[5])
 local home, moved = KEYS[4], 0
 local unique = KEYS[5] ~= task and KEYS[5] or nil
 local locks = ARGV[13] == '' and 10 or 12
+local lane = laneOf(waiters)
+if lane then
+  local former = redis.call('HGET', task, 'railtoken:waiters') or ''
+  if former ~= '' and laneOf(former) ~= lane then
+    return {'apart'}
+  end
+end
 local left, conflicts, first, place, before, us, freed = unpack(suspend(task, ARGV[2], id, now, ARGV[4], waiters, ARGV[6], ARGV[10],
   ARGV[11], ARGV[16], ARGV[5], ARGV[17], ARGV[18], ARGV[20]))
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
