@@ -91,7 +91,7 @@ fleet: ## The same in BestEffort, FIFO and StrictFIFO while every other worker i
 	@scripts/fleet.sh "$(BASE)"
 
 .PHONY: thorough
-thorough: ## Play crash points, random plans and long runs in full length, in a namespace, too, and suspend machines; about seven minutes
+thorough: ## Play crash points, random plans and long runs in full length, in a namespace, too, and suspend machines; about eleven minutes
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/verify/crashtest ./internal/verify/e2e ./locking ./middleware
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./internal/verify/e2e -namespace shop-a
 	@scripts/suspend.sh

@@ -19,9 +19,15 @@ const (
 	busPortOffset = 10000
 )
 
-// A Cluster is a Redis Cluster of masters without replicas that belongs to one test.
+// A Cluster is a Redis Cluster of masters that belongs to one test. They have no replicas until [Cluster.AddReplicas].
 type Cluster struct {
-	nodes []*Server
+	nodes    []*Server
+	replicas []*Server // of each node, if there are any
+}
+
+// clusterArgs are the arguments of a node.
+func clusterArgs() []string {
+	return []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "5000"}
 }
 
 // StartCluster runs n masters that share the hash slots evenly and returns when every one of them sees the whole cluster in
@@ -35,11 +41,7 @@ func StartCluster(tb testing.TB, n int) *Cluster {
 	}
 	c := &Cluster{}
 	for range n {
-		c.nodes = append(c.nodes, Start(tb,
-			"--cluster-enabled", "yes",
-			"--cluster-config-file", "nodes.conf",
-			"--cluster-node-timeout", "5000",
-		))
+		c.nodes = append(c.nodes, Start(tb, clusterArgs()...))
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
 	defer cancel()
@@ -47,7 +49,7 @@ func StartCluster(tb testing.TB, n int) *Cluster {
 		tb.Fatal(err)
 	}
 	for _, s := range c.nodes {
-		if err := process.Poll(ctx, nil, func() error { return inOrder(ctx, s, n) }); err != nil {
+		if err := process.Poll(ctx, nil, func() error { return inOrder(ctx, s, n, n) }); err != nil {
 			tb.Fatalf("redistest: node %s does not see the whole cluster: %v", s.Addr(), err)
 		}
 	}
@@ -117,8 +119,8 @@ func (s *Server) meet(ctx context.Context, other *Server, epoch, firstSlot, last
 	return client.ClusterMeet(ctx, loopback, strconv.Itoa(s.port)).Err()
 }
 
-// inOrder succeeds when this node sees n masters that serve all slots.
-func inOrder(ctx context.Context, s *Server, n int) error {
+// inOrder succeeds when this node sees so many nodes, and masters that serve all slots.
+func inOrder(ctx context.Context, s *Server, nodes, masters int) error {
 	client := s.impatient()
 	defer client.Close()
 	info, err := client.ClusterInfo(ctx).Result()
@@ -128,8 +130,8 @@ func inOrder(ctx context.Context, s *Server, n int) error {
 	fields := parseFields(info)
 	for name, want := range map[string]string{
 		"cluster_state":       "ok",
-		"cluster_known_nodes": strconv.Itoa(n),
-		"cluster_size":        strconv.Itoa(n), // the masters that serve slots
+		"cluster_known_nodes": strconv.Itoa(nodes),
+		"cluster_size":        strconv.Itoa(masters), // the masters that serve slots
 		"cluster_slots_ok":    strconv.Itoa(clusterSlots),
 	} {
 		if fields[name] != want {

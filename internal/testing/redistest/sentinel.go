@@ -120,7 +120,7 @@ func (s *Sentinel) failover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := process.Poll(ctx, nil, func() error { return hasRole(ctx, replica, "master") }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return isMaster(ctx, replica) }); err != nil {
 		return err
 	}
 	// The sentinels would do this too, after 8 s. Writers that wait are told now that they are in the wrong place.
@@ -273,10 +273,11 @@ func caughtUp(ctx context.Context, master, replica *redis.Client) error {
 	return nil
 }
 
-func hasRole(ctx context.Context, client *redis.Client, want string) error {
+// isMaster succeeds when the server of a client is a master.
+func isMaster(ctx context.Context, client *redis.Client) error {
 	got, err := replication(ctx, client)
-	if err == nil && got["role"] != want {
-		err = fmt.Errorf("the role is %q, want %q", got["role"], want)
+	if err == nil && got["role"] != "master" {
+		err = fmt.Errorf("the role is %q", got["role"])
 	}
 	return err
 }

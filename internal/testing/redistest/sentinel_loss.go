@@ -51,7 +51,7 @@ func (s *Sentinel) Switch(ctx context.Context, lingers time.Duration) error {
 	next := s.Replica().impatient()
 	defer next.Close()
 	err := process.Poll(ctx, nil, func() error { // it may not have looked at the replica lately, or give up for want of time
-		if hasRole(ctx, next, "master") == nil {
+		if isMaster(ctx, next) == nil {
 			return nil
 		}
 		return errors.Join(errors.New("the replica is not promoted"), watcher.Do(ctx, "SENTINEL", "FAILOVER", masterName).Err())
@@ -66,7 +66,7 @@ func (s *Sentinel) Switch(ctx context.Context, lingers time.Duration) error {
 func (s *Sentinel) replaced(ctx context.Context, lingers time.Duration, back func() error) error {
 	next := s.Replica().impatient()
 	defer next.Close()
-	if err := process.Poll(ctx, nil, func() error { return hasRole(ctx, next, "master") }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return isMaster(ctx, next) }); err != nil {
 		return fmt.Errorf("redistest: %s is not promoted: %w", s.Replica().Addr(), err)
 	}
 	if err := back(); err != nil {

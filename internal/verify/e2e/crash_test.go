@@ -71,6 +71,12 @@ func checkEffects(t *testing.T, db *redis.Client, want int) {
 // drained waits until asynq has nothing left in its queues.
 func drained(t *testing.T, client redis.UniversalClient, queues ...string) {
 	t.Helper()
+	drainedIn(t, client, limit, queues...)
+}
+
+// drainedIn is the same with a limit of its own for each queue.
+func drainedIn(t *testing.T, client redis.UniversalClient, limit time.Duration, queues ...string) {
+	t.Helper()
 	inspect := asynq.NewInspectorFromRedisClient(client)
 	known, err := inspect.Queues()
 	if err != nil {
@@ -81,7 +87,7 @@ func drained(t *testing.T, client redis.UniversalClient, queues ...string) {
 			continue // it was never used
 		}
 		var info *asynq.QueueInfo
-		until(t, "queue "+queue+" empty", func() bool {
+		within(t, limit, "queue "+queue+" empty", func() bool {
 			var err error
 			info, err = inspect.GetQueueInfo(queue)
 			return err == nil && info.Size == info.Archived
