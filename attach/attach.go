@@ -53,7 +53,7 @@ type Options struct {
 	// Lanes divides the queues on a Redis Cluster, so that a task, its locks and its line are in one slot, and the servers work
 	// there as on one Redis, on all masters: a power of two from 16 to 1024. All processes have the same number, for as long as there
 	// are tasks and locks. A task whose producer knows its keys goes to a queue of its lane, such as orders@17-1Mk; Queues of
-	// asynq.Config names orders alone. It needs a *redis.ClusterClient. None when 0.
+	// asynq.Config names orders alone, and 255 queues at most. It needs a *redis.ClusterClient. None when 0.
 	Lanes int
 
 	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
@@ -189,12 +189,12 @@ func attached(client redis.UniversalClient, cfg asynq.Config, opts Options) (*At
 	if err := opts.Recovery.fits(opts); err != nil {
 		return nil, err
 	}
+	cfg.Queues = maps.Clone(cfg.Queues)
+	maps.DeleteFunc(cfg.Queues, func(_ string, priority int) bool { return priority <= 0 }) // asynq leaves them alone
 	inLanes, err := opts.inLanes(client, cfg)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Queues = maps.Clone(cfg.Queues)
-	maps.DeleteFunc(cfg.Queues, func(_ string, priority int) bool { return priority <= 0 }) // asynq leaves them alone
 	a := &Attached{
 		client: client, opts: opts, cfg: cfg, oneNode: oneNode, lanes: inLanes, locker: opts.Locker,
 		interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval),

@@ -16,8 +16,8 @@ type order struct {
 	fixed   string // the order, if it is always the same
 }
 
-// mostQueues is how many queues have a byte each in an order.
-const mostQueues = 255
+// MostQueues is how many queues have a byte each in an order. A server with lanes has no more.
+const MostQueues = 255
 
 // Served returns the queues that an asynq server with these in its Config works on: those whose priority is above zero,
 // and the default one when there are none.

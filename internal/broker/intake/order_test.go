@@ -46,7 +46,7 @@ func TestWithStrictPriorityTheOrderIsFixed(t *testing.T) {
 // With lanes the fixed order is cut to those queues that may have tasks. Each position is one byte, also above 127.
 func TestAFixedOrderIsCutForManyQueues(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{2, 64, 65, 128, 129, mostQueues} {
+	for _, n := range []int{2, 64, 65, 128, 129, MostQueues} {
 		queues := map[string]int{}
 		for i := range n {
 			queues[fmt.Sprintf("%03d", i)] = 1
