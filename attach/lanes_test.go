@@ -102,7 +102,8 @@ func excludes(t *testing.T, client redis.UniversalClient, queue string, keys int
 		id, _ := asynq.GetTaskID(ctx)
 		mu.Lock()
 		defer mu.Unlock()
-		if runs[id]++; len(runs) == tasks && runs[id] == 1 {
+		runs[id]++
+		if len(runs) == tasks && runs[id] == 1 {
 			close(done)
 		}
 		return err
