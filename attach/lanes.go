@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/lanes"
 )
 
@@ -24,6 +25,10 @@ func (o Options) inLanes(client redis.UniversalClient, cfg asynq.Config) (lanes.
 		if err := l.Check(queue); err != nil {
 			errs = append(errs, fmt.Errorf("attach: %w", err))
 		}
+	}
+	if n := len(cfg.Queues); n > broker.MostQueues {
+		errs = append(errs, fmt.Errorf("attach: there are %d queues with Lanes: a server with lanes has %d at most, because a fetch names each of "+
+			"them in one byte: divide them among several servers, or use no lanes", n, broker.MostQueues))
 	}
 	if o.AllowUnknownAsynq {
 		errs = append(errs, errors.New("attach: Lanes and AllowUnknownAsynq are both set: the tasks of a lane are found through asynq's scripts, "+

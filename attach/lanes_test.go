@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +102,8 @@ func excludes(t *testing.T, client redis.UniversalClient, queue string, keys int
 		id, _ := asynq.GetTaskID(ctx)
 		mu.Lock()
 		defer mu.Unlock()
-		if runs[id]++; len(runs) == tasks && runs[id] == 1 {
+		runs[id]++
+		if len(runs) == tasks && runs[id] == 1 {
 			close(done)
 		}
 		return err
@@ -230,6 +232,12 @@ func TestLanesThatCannotBeAreRefused(t *testing.T) {
 	one := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _, _ = cluster.Close(), one.Close() })
 	l, _ := lanes.New(64)
+	tooMany := map[string]int{"off": 0} // has no priority, so it does not count
+	for i := range 256 {
+		tooMany[fmt.Sprint("orders", i)] = 1
+	}
+	most := maps.Clone(tooMany)
+	delete(most, "orders0")
 	for want, tt := range map[string]struct {
 		client redis.UniversalClient
 		cfg    asynq.Config
@@ -239,12 +247,18 @@ func TestLanesThatCannotBeAreRefused(t *testing.T) {
 		"lanes are for a Redis Cluster": {one, asynq.Config{}, attach.Options{Lanes: 64}},
 		"brace":                         {cluster, asynq.Config{Queues: map[string]int{"a{b": 1}}, attach.Options{Lanes: 64}},
 		"without its lane":              {cluster, asynq.Config{Queues: map[string]int{l.Queue("orders", 5): 1}}, attach.Options{Lanes: 64}},
+		"256 queues with Lanes":         {cluster, asynq.Config{Queues: tooMany}, attach.Options{Lanes: 64}},
 		"leave out one of them":         {cluster, asynq.Config{}, attach.Options{Lanes: 64, AllowUnknownAsynq: true}},
 	} {
 		if _, err := attach.New(tt.client, tt.cfg, tt.opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", tt.cfg.Queues, err, want)
 		}
 	}
+	a, err := attach.New(cluster, asynq.Config{Queues: most}, attach.Options{Lanes: 64})
+	if err != nil {
+		t.Fatalf("255 queues with lanes: %v", err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
 	for _, n := range []int{48, -1} {
 		if _, err := attach.NewProducer(cluster, attach.ProducerOptions{Lanes: n}); err == nil {
 			t.Errorf("a producer with %d lanes", n)

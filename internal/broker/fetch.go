@@ -39,6 +39,14 @@ func (c *Conn) depart(ctx context.Context, queue string) <-chan landing {
 	return landed
 }
 
+// late returns when a fetch that is under way holds up the next one no longer: never, unless that asks another place.
+func (c *Conn) late() <-chan time.Time {
+	if !c.intake.TakesTurns() {
+		return nil
+	}
+	return time.After(flightMost)
+}
+
 // fetch gives asynq the next task that comes into memory: by a fetch, which it begins unless one is under way, with an
 // acknowledgement, or from a run that hands its locks off. The fetch goes on then. more reports that there may be others, because
 // those that came are being parked, or were.
@@ -49,8 +57,7 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue, _ := asynqwire.QueueOf(keys[0], "pending")
 	more = true
-	late := time.NewTimer(flightMost)
-	defer late.Stop()
+	late := c.late()
 	own, come := false, false // the fetch is one of this call; something has come into memory since it was sent
 	for began := time.Now(); ; {
 		if t, ok := c.intake.Take(); ok {
@@ -64,15 +71,14 @@ func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more b
 				return cmd, more
 			}
 			c.flight, own, come = c.depart(ctx, queue), true, false
-			late.Reset(flightMost)
+			late = c.late()
 		}
 		select {
 		case <-c.intake.Arrived():
 			come = true
-		case <-late.C:
-			if c.intake.Late() { // what it brings comes into memory
-				c.flight, more = nil, true
-			}
+		case <-late: // what it brings comes into memory
+			c.intake.Late()
+			c.flight, more = nil, true
 		case end := <-c.flight:
 			c.flight = nil
 			if own && end.err != nil && !errors.Is(end.err, redis.Nil) {

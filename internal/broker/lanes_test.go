@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -38,7 +39,7 @@ var someQueues = map[string]int{"orders": 6, "audit": 3, "mail": 1}
 func inLanesOn(t *testing.T, client redis.UniversalClient, opts Options, cfg asynq.Config, run asynq.HandlerFunc) (*Conn, *asynq.Server) {
 	t.Helper()
 	opts.Queues, opts.Strict, opts.Slots, opts.Tasks = cfg.Queues, cfg.StrictPriority, cfg.Concurrency, &witness{answers: never}
-	opts.Interval = 50 * time.Millisecond
+	opts.Interval = cmp.Or(opts.Interval, 50*time.Millisecond)
 	cfg.TaskCheckInterval, cfg.LogLevel, cfg.DelayedTaskCheckInterval = CheckInterval, asynq.FatalLevel, time.Second
 	conn := New(client, opts)
 	s := asynq.NewServerFromRedisClient(conn, cfg)
@@ -288,6 +289,36 @@ func TestPrioritiesHoldOverLanes(t *testing.T) {
 			if strict && high < half-8 || high < half*6/10 {
 				t.Errorf("%d of the first %d are high", high, half)
 			}
+		})
+	}
+}
+
+// A server has up to 255 queues in its lanes, whose positions are a byte each.
+func TestManyQueuesHaveLanes(t *testing.T) {
+	t.Parallel()
+	const most = 255
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprint("strict=", strict), func(t *testing.T) {
+			client := patientCluster(t, c)
+			all := map[string]int{}
+			for i := range most {
+				all[fmt.Sprintf("q%03d", i)] = most - i // in this order
+			}
+			var queues []string
+			for _, i := range []int{0, 62, 63, 64, 127, 128, 200, most - 1} {
+				queues = append(queues, l.Queues(fmt.Sprintf("q%03d", i))...)
+			}
+			fill(t, client, 1, queues)
+			var ran atomic.Int32
+			inLanesOn(t, client, Options{Lanes: l, Interval: 4 * time.Millisecond}, asynq.Config{
+				Queues: all, StrictPriority: strict, Concurrency: 4,
+			}, func(context.Context, *asynq.Task) error {
+				ran.Add(1)
+				return nil
+			})
+			eventually(t, "all run", func() bool { return int(ran.Load()) == len(queues) })
 		})
 	}
 }

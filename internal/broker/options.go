@@ -21,7 +21,7 @@ type Options struct {
 	Queues map[string]int
 	Strict bool
 	Slots  int
-	// Lanes have further queues of the server, one in each lane for each of Queues. They require a Redis Cluster, and at most 255 Queues.
+	// Lanes have further queues of the server, one in each lane for each of Queues. They require a Redis Cluster, and at most [MostQueues].
 	Lanes lanes.Lanes
 	// Owed returns the key of what is owed in a lane, for [Conn.MayOwe]. When nil, there is none.
 	Owed func(lane int) string
@@ -61,6 +61,9 @@ type Options struct {
 	// it, and the server fetches no task.
 	Ready func(context.Context) error
 }
+
+// MostQueues is how many Queues a server with Lanes may have.
+const MostQueues = intake.MostQueues
 
 // CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: asynq's own pause between two
 // checks for tasks. The Conn makes the real pause.

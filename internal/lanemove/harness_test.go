@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -131,13 +130,13 @@ func (s *system) size(set string) int {
 }
 
 // move moves the tasks of the queue; after some commands the process crashes, unless crash is nil.
-func (s *system) move(c *crash, progress func(int)) (*lanemove.Report, error) {
+func (s *system) move(c *redistest.Crash, progress func(int)) (*lanemove.Report, error) {
 	s.Helper()
 	client := s.cluster.Client(s)
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	if c != nil {
-		c.end = cancel
+		c.Ended = cancel
 		client.AddHook(c)
 	}
 	q, err := delayqueue.New(client, delayqueue.Options{Lanes: inLanes})
@@ -146,62 +145,6 @@ func (s *system) move(c *crash, progress func(int)) (*lanemove.Report, error) {
 	}
 	defer q.Close()
 	return lanemove.Run(ctx, lanemove.Options{Engine: (*line.Engine)(q), Queue: queue, Progress: progress})
-}
-
-// crash is a process that ends after some commands. Of a pipeline the first ones arrive, or with last the last ones.
-type crash struct {
-	mu     sync.Mutex
-	left   int
-	last   bool
-	struck bool
-	end    func()
-}
-
-var errCrash = errors.New("the process has crashed")
-
-func (c *crash) grant(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	granted := min(n, c.left)
-	c.left -= granted
-	if granted < n {
-		c.struck = true
-		c.end()
-	}
-	return granted
-}
-
-func (c *crash) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (c *crash) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if c.grant(1) == 0 {
-			cmd.SetErr(errCrash)
-			return errCrash
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (c *crash) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		n := c.grant(len(cmds))
-		sent, lost := cmds[:n], cmds[n:]
-		if c.last {
-			sent, lost = cmds[len(cmds)-n:], cmds[:len(cmds)-n]
-		}
-		for _, cmd := range lost {
-			cmd.SetErr(errCrash)
-		}
-		if len(sent) > 0 {
-			if err := next(context.WithoutCancel(ctx), sent); err != nil || len(lost) == 0 {
-				return err
-			}
-		}
-		return errCrash
-	}
 }
 
 // image is what the masters have: keys as DUMP returns them.

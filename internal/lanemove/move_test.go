@@ -19,6 +19,7 @@ import (
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/lanemove"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // prepare leaves tasks of every kind behind, as workers and producers without lanes have.
@@ -92,8 +93,9 @@ func TestACrashedMoveIsCompletedByTheNext(t *testing.T) {
 	struck := 0
 	for n, last := 0, false; ; n, last = n+1, !last {
 		s.restore(begin)
-		c := &crash{left: n, last: last}
-		if _, err := s.move(c, nil); !c.struck {
+		c := &redistest.Crash{}
+		c.After(n, last)
+		if _, err := s.move(c, nil); !c.Struck() {
 			if err != nil {
 				t.Error(err)
 			}
@@ -166,14 +168,15 @@ func TestTasksRunOnceWhileTheyMove(t *testing.T) {
 	}
 	begun := false
 	for crashes := 0; ; crashes++ {
-		c := &crash{left: 200 + rand.IntN(800), last: crashes%2 == 1}
+		c := &redistest.Crash{}
+		c.After(200+rand.IntN(800), crashes%2 == 1)
 		_, err := s.move(c, func(int) {
 			if !begun { // the sequences are adopted
 				begun = true
 				s.work(inLanes, run)
 			}
 		})
-		if !c.struck {
+		if !c.Struck() {
 			if err != nil {
 				t.Fatal(err)
 			}

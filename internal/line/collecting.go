@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 var (
@@ -32,9 +34,9 @@ func (e *Engine) Collecting(ctx context.Context, all []string, limit time.Durati
 		ok = ok && mark.Val()
 	}
 	ended = func(ctx context.Context) {
-		calls := make([]scriptCall, len(all))
+		calls := make([]pipeline.ScriptCall, len(all))
 		for i, key := range all {
-			calls[i] = scriptCall{script: collectedScript, keys: []string{e.names.collecting(key)}, args: []any{name}}
+			calls[i] = pipeline.ScriptCall{Script: collectedScript, Keys: []string{e.names.collecting(key)}, Args: []any{name}}
 		}
 		e.pipeline(ctx, calls) // those that remain end by themselves
 	}

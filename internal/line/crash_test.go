@@ -1,84 +1,15 @@
 package line_test
 
 import (
-	"context"
-	"errors"
 	"maps"
-	"net"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
-
-var errCrash = errors.New("the process has crashed")
-
-// crash is a process that ends after some commands. Of a pipeline to several nodes some commands may arrive and others
-// not: the first ones do, or with last the last ones.
-type crash struct {
-	mu     sync.Mutex
-	left   int
-	last   bool
-	struck bool
-	split  bool // some commands of a pipeline have arrived, and others not
-}
-
-// after lets n more commands through.
-func (c *crash) after(n int, last bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.left, c.last, c.struck, c.split = n, last, false, false
-}
-
-// grant returns how many of n commands are still sent.
-func (c *crash) grant(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	granted := min(n, c.left)
-	c.left -= granted
-	c.struck = c.struck || granted < n
-	c.split = c.split || 0 < granted && granted < n
-	return granted
-}
-
-func (c *crash) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (c *crash) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if c.grant(1) == 0 {
-			cmd.SetErr(errCrash)
-			return errCrash
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (c *crash) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		n := c.grant(len(cmds))
-		sent, lost := cmds[:n], cmds[n:]
-		if c.last {
-			sent, lost = cmds[len(cmds)-n:], cmds[:len(cmds)-n]
-		}
-		for _, cmd := range lost {
-			cmd.SetErr(errCrash)
-		}
-		if len(sent) == 0 {
-			return errCrash
-		}
-		err := next(ctx, sent)
-		if len(lost) > 0 {
-			return errCrash
-		}
-		return err
-	}
-}
 
 // heals are the ways in which things go on after a crash.
 var heals = map[string]func(r *rig, s scene){
@@ -186,21 +117,21 @@ func TestACrashBetweenTheStepsCostsDelayAndNothingElse(t *testing.T) {
 func crashes(t *testing.T, kind string, s scene) {
 	t.Helper()
 	healthy, client := shared.clientOf(t, kind), shared.clientOf(t, kind)
-	process := &crash{}
+	process := &redistest.Crash{}
 	client.AddHook(process)
 	for healing, heal := range heals {
 		for n, struck := 0, true; struck; n++ {
 			for _, last := range []bool{false, true} {
-				if last && !process.split { // which of them arrive makes no difference
+				if last && !process.Split() { // which of them arrive makes no difference
 					continue
 				}
 				r := newRigOn(t, kind, healthy)
 				s.setUp(r)
-				process.after(n, last)
+				process.After(n, last)
 				queue := r.newQueue(client, line.Options{})
 				err := s.call(r, queue)
 				_ = queue.Close()
-				struck = process.struck
+				struck = process.Struck()
 				if n == 0 && err == nil {
 					t.Error("a call of which nothing arrived has succeeded")
 				}

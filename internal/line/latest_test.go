@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 func price(kind, payload string) *asynq.Task {
@@ -167,7 +168,7 @@ func TestACrashOfALatestCallLeavesOneTask(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		healthy, client := shared.clientOf(t, kind), shared.clientOf(t, kind)
-		process := &crash{}
+		process := &redistest.Crash{}
 		client.AddHook(process)
 		for _, waits := range []bool{false, true} {
 			for n, struck := 0, true; struck; n++ {
@@ -185,9 +186,9 @@ func TestACrashOfALatestCallLeavesOneTask(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				process.after(n, false)
+				process.After(n, false)
 				_, err := put(r.newQueue(client, line.Options{}), "crashed")
-				struck = process.struck
+				struck = process.Struck()
 				if struck == (err == nil) {
 					t.Errorf("after %d commands: %v", n, err)
 				}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // parkInSteps does on a Cluster what park.lua does, except that it does not check the locks. The order of the steps
@@ -83,9 +85,9 @@ func (e *Engine) joinFurther(ctx context.Context, t Task, n suspended, opts Park
 	if len(opts.Also) == 0 {
 		return nearest, nil
 	}
-	joins := make([]scriptCall, len(opts.Also))
+	joins := make([]pipeline.ScriptCall, len(opts.Also))
 	for i, key := range opts.Also {
-		joins[i] = scriptCall{script: joinStep, keys: []string{e.names.Waiters(key)}, args: n.joins(t, opts)}
+		joins[i] = pipeline.ScriptCall{Script: joinStep, Keys: []string{e.names.Waiters(key)}, Args: n.joins(t, opts)}
 	}
 	for _, reply := range e.pipeline(ctx, joins) {
 		r := replyOf(reply)
@@ -194,9 +196,9 @@ func (e *Engine) joinWaiters(ctx context.Context, t Task, setKey string, n suspe
 
 // prune removes tasks that are gone for good from a set of waiters and the index.
 func (e *Engine) prune(ctx context.Context, setKey string, entries []string) error {
-	looks := make([]scriptCall, len(entries))
+	looks := make([]pipeline.ScriptCall, len(entries))
 	for i, entry := range entries {
-		looks[i] = scriptCall{script: endedStep, keys: []string{taskOf(entry).Hash()}, args: nil}
+		looks[i] = pipeline.ScriptCall{Script: endedStep, Keys: []string{taskOf(entry).Hash()}, Args: nil}
 	}
 	for i, reply := range e.pipeline(ctx, looks) {
 		ended, err := reply.Bool()

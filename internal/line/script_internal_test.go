@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/rediswire"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -43,7 +44,7 @@ func TestACallOfAPipelineIsSentToOneNode(t *testing.T) {
 	}
 	move := cluster.BeginMove(t, slot, to)
 	move.Keys(t, names[1:]...)
-	replies := q.pipeline(t.Context(), []scriptCall{{script: script, keys: names[:2], args: nil}, {script: script, keys: names[2:], args: nil}})
+	replies := q.pipeline(t.Context(), []pipeline.ScriptCall{{Script: script, Keys: names[:2], Args: nil}, {Script: script, Keys: names[2:], Args: nil}})
 	if err := replies[0].Err(); !redis.IsTryAgainError(err) {
 		t.Errorf("of keys on both nodes: %v", err)
 	}

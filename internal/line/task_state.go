@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // verdict is what an entry is at the front of its sequence, in the words of head.lua.
@@ -38,7 +39,7 @@ func (s taskState) live() bool { return s.verdict != headGone }
 // afterwards. But an entry that is no head does not become one again: a task that joins again gets another score.
 func (e *Engine) look(ctx context.Context, key string, members []member) ([]taskState, error) {
 	all, now := make([]taskState, len(members)), time.Now()
-	calls := make([]scriptCall, len(members))
+	calls := make([]pipeline.ScriptCall, len(members))
 	for i, m := range members {
 		t := taskOf(m.entry)
 		all[i].task = t
@@ -46,7 +47,7 @@ func (e *Engine) look(ctx context.Context, key string, members []member) ([]task
 		if t.Queue != "" { // otherwise it cannot exist, and its keys have no slot in common
 			names = append(names, asynqwire.Lease(t.Queue), asynqwire.Retry(t.Queue), asynqwire.Scheduled(t.Queue))
 		}
-		calls[i] = scriptCall{script: headStep, keys: names, args: []any{
+		calls[i] = pipeline.ScriptCall{Script: headStep, Keys: names, Args: []any{
 			e.names.Sequence(key), t.ID, now.UnixNano(), int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
 		}}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
@@ -52,11 +54,11 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) (
 		open[i] = i
 	}
 	for len(open) > 0 {
-		scripts := make([]scriptCall, len(open))
+		scripts := make([]pipeline.ScriptCall, len(open))
 		for n, i := range open {
 			c := calls[i]
 			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope), owedAfter.Milliseconds()}
-			scripts[n] = scriptCall{script: wakeScript, keys: e.wakeKeys(c), args: append(args, anys(c.held)...)}
+			scripts[n] = pipeline.ScriptCall{Script: wakeScript, Keys: e.wakeKeys(c), Args: append(args, anys(c.held)...)}
 		}
 		replies, again := e.pipeline(ctx, scripts), open[:0]
 		for n, i := range open {

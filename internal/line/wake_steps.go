@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // mostPassed is about how many waiters that cannot run one wake skips: see wake.lua.
@@ -140,7 +141,7 @@ type look struct {
 func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, held map[string]bool) (looks []look,
 	err error,
 ) {
-	var calls []scriptCall
+	var calls []pipeline.ScriptCall
 	for _, entry := range entries {
 		t := taskOf(entry)
 		if held[t.Queue] {
@@ -150,7 +151,7 @@ func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, h
 		if held != nil && t.Queue != "" {
 			names = append(names, asynqwire.Paused(t.Queue))
 		}
-		calls = append(calls, scriptCall{script: checkStep, keys: names, args: []any{waiters, time.Now().UnixNano()}})
+		calls = append(calls, pipeline.ScriptCall{Script: checkStep, Keys: names, Args: []any{waiters, time.Now().UnixNano()}})
 	}
 	replies := e.pipeline(ctx, calls)
 	for _, entry := range entries {
@@ -204,9 +205,9 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 			parked[index] = append(parked[index], at.entry)
 		}
 	}
-	calls := []scriptCall{{script: discardStep, keys: []string{waiters}, args: entries}}
+	calls := []pipeline.ScriptCall{{Script: discardStep, Keys: []string{waiters}, Args: entries}}
 	for index, some := range parked {
-		calls = append(calls, scriptCall{script: discardStep, keys: []string{index}, args: some})
+		calls = append(calls, pipeline.ScriptCall{Script: discardStep, Keys: []string{index}, Args: some})
 	}
 	replies := e.pipeline(ctx, calls)
 	r := replyOf(replies[0])
@@ -227,9 +228,9 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 	calls = nil
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first one last, so that it is at the very head
-		calls = append(calls, scriptCall{script: promoteStep, keys: taskOf(entry).listed(), args: []any{waiters, entry, now}})
+		calls = append(calls, pipeline.ScriptCall{Script: promoteStep, Keys: taskOf(entry).listed(), Args: []any{waiters, entry, now}})
 	}
-	replies = e.pipeline(ctx, append(calls, scriptCall{script: lookStep, keys: []string{waiters}, args: []any{"", "", 0, 1}}))
+	replies = e.pipeline(ctx, append(calls, pipeline.ScriptCall{Script: lookStep, Keys: []string{waiters}, Args: []any{"", "", 0, 1}}))
 	for i, entry := range mine {
 		verdict, failed := replies[len(mine)-1-i].Text()
 		switch {

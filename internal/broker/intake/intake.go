@@ -85,7 +85,7 @@ type Options struct {
 	Strict bool
 	// Slots is its Concurrency.
 	Slots int
-	// Lanes have further queues of the server, on a Redis Cluster: one in each lane for each of Queues, of which there may be 255.
+	// Lanes have further queues of the server, on a Redis Cluster: one in each lane for each of Queues, of which there are MostQueues at most.
 	Lanes lanes.Lanes
 	// Stopping, when it is closed, ends the taking of tasks with acknowledgements. Never when nil.
 	Stopping <-chan struct{}
@@ -168,7 +168,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		recallScript: pipeline.NewScript(opts.Parking.source(recallSource)),
 	}
 	_, oneNode := client.(*redis.Client)
-	in.oneNode = oneNode && len(in.order.names) <= mostQueues
+	in.oneNode = oneNode && len(in.order.names) <= MostQueues
 	in.places = in.placesOf(opts.Lanes, opts.Strict)
 	if in.spawn == nil {
 		in.spawn = func(limit time.Duration, do func(context.Context)) bool {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 // order says in which order the queues are looked at, as asynq does: with StrictPriority by priority, else at random by
@@ -17,8 +16,8 @@ type order struct {
 	fixed   string // the order, if it is always the same
 }
 
-// mostQueues is how many queues have a byte each in an order.
-const mostQueues = 255
+// MostQueues is how many queues have a byte each in an order. A server with lanes has no more.
+const MostQueues = 255
 
 // Served returns the queues that an asynq server with these in its Config works on: those whose priority is above zero,
 // and the default one when there are none.
@@ -78,12 +77,13 @@ func (o *order) next() string {
 // some queues alone, unless there are none of these.
 func (o *order) orders(n int, some queueSet) []any {
 	if o.fixed != "" && some&allOf(len(o.names)) != 0 {
-		return []any{strings.Map(func(position rune) rune {
-			if some.has(int(position) - 1) {
-				return position
+		cut := make([]byte, 0, len(o.fixed))
+		for i := range len(o.names) {
+			if some.has(i) {
+				cut = append(cut, o.fixed[i])
 			}
-			return -1
-		}, o.fixed)}[:min(n, 1)]
+		}
+		return []any{string(cut)}[:min(n, 1)]
 	}
 	if o.fixed != "" {
 		return []any{o.fixed}[:min(n, 1)]

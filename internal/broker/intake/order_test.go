@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"fmt"
 	"math"
 	"testing"
 )
@@ -38,6 +39,25 @@ func TestWithStrictPriorityTheOrderIsFixed(t *testing.T) {
 	for range 10 {
 		if got := o.next(); got != "\x01\x02\x03" || o.names[0] != "c" || o.names[1] != "b" || o.names[2] != "a" {
 			t.Fatalf("%q of %v", got, o.names)
+		}
+	}
+}
+
+// With lanes the fixed order is cut to those queues that may have tasks. Each position is one byte, also above 127.
+func TestAFixedOrderIsCutForManyQueues(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 64, 65, 128, 129, MostQueues} {
+		queues := map[string]int{}
+		for i := range n {
+			queues[fmt.Sprintf("%03d", i)] = 1
+		}
+		o := newOrder(queues, true)
+		for some, want := range map[queueSet]string{
+			^queueSet(0): o.fixed, setOf(0): o.fixed[:1], setOf(1): o.fixed[1:2], setOf(n - 1): o.fixed[min(n-1, 63):],
+		} {
+			if got := o.orders(1, some); len(got) != 1 || got[0] != want {
+				t.Errorf("of %d queues, cut to %b: %q, want %q", n, some, got, want)
+			}
 		}
 	}
 }

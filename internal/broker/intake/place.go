@@ -70,7 +70,7 @@ func (in *Intake) placesOf(l lanes.Lanes, strict bool) map[string]*place {
 		for i, queue := range in.order.names {
 			queues[i] = l.Queue(queue, lane)
 		}
-		p := in.newPlace(queues, every, len(queues) <= mostQueues)
+		p := in.newPlace(queues, every, true)
 		p.tag = l.Tag(lane)
 		turning = append(turning, p)
 		for _, queue := range queues {

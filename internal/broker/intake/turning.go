@@ -132,14 +132,12 @@ func (t *turning) leave(p *place) {
 	t.turns.leave(p.number)
 }
 
-// Late notes that the last Fetch has had no answer for a while. It reports whether places take turns, so that the next one asks
-// another master.
-func (in *Intake) Late() bool {
-	if in.turning != nil {
-		in.turning.late()
-	}
-	return in.turning != nil
-}
+// TakesTurns reports whether the places of the server take turns.
+func (in *Intake) TakesTurns() bool { return in.turning != nil }
+
+// Late notes that the last Fetch has had no answer for a while, so that the next one asks another master. It requires that the
+// places take turns.
+func (in *Intake) Late() { in.turning.late() }
 
 // Hear notes that a queue may have tasks, if the places of the server take turns.
 func (in *Intake) Hear(queue string) {

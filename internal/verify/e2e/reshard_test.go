@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -18,17 +20,38 @@ import (
 // parked tasks drain.
 func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 	t.Parallel()
+	reshards(t, worker.Config{LockRedis: at(startShared(t))}, []string{"audit"}, func(client redis.UniversalClient, move int) int {
+		name := "asynq:{audit}:pending"
+		if move%4 == 3 {
+			name = fmt.Sprintf("railtoken:waiters:{order:%d}", move/4%3)
+		}
+		return int(client.ClusterKeySlot(t.Context(), name).Val())
+	})
+}
+
+// The slots of lanes move from node to node, one after another, at once or key by key, while tasks run and wait in them.
+func TestReshardingOfLanesLosesNoTask(t *testing.T) {
+	t.Parallel()
+	l, _ := lanes.New(64)
+	reshards(t, worker.Config{Lanes: 64}, l.Queues("audit"), func(_ redis.UniversalClient, move int) int {
+		return l.Slot(l.Of(fmt.Sprint("order:", move%10)))
+	})
+}
+
+// reshards moves slots of a Cluster while tasks of a few keys, which are parked in some queues, drain: slot returns which. A worker
+// runs them with a configuration that says where their locks are.
+func reshards(t *testing.T, cfg worker.Config, queues []string, slot func(client redis.UniversalClient, move int) int) {
+	t.Helper()
 	const orders, each = 20, resharded
 	cluster := redistest.StartCluster(t, 3)
 	admit(t, cluster.Nodes()...)
 	share(t, cluster.Client(t))
 	client, db := named(t, cluster.Client(t)), redistest.Start(t).Client(t)
+	cfg.Redis, cfg.Queues = inNamespace(worker.Redis{Cluster: cluster.Addrs()}), map[string]int{"audit": 1}
+	cfg.Concurrency, cfg.Strategy = 40, middleware.Requeue{}
 	var open atomic.Bool
 	gate := make(chan struct{})
-	w, producer := newWorker(t, worker.Config{
-		Redis: inNamespace(worker.Redis{Cluster: cluster.Addrs()}), LockRedis: at(startShared(t)),
-		Queues: map[string]int{"audit": 1}, Concurrency: 40, Strategy: middleware.Requeue{},
-	}, func(ctx context.Context, o order) error {
+	w, producer := newWorker(t, cfg, func(ctx context.Context, o order) error {
 		if !open.Load() {
 			<-gate
 		}
@@ -42,31 +65,27 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all others are parked", func() bool { return client.ZCard(t.Context(), "asynq:{audit}:retry").Val() == orders*(each-1) })
+	until(t, "all others are parked", func() bool {
+		parked := 0
+		for _, queue := range queues {
+			parked += int(client.ZCard(t.Context(), "asynq:{"+queue+"}:retry").Val())
+		}
+		return parked == orders*(each-1)
+	})
 	open.Store(true)
 	close(gate)
 
-	done := func() bool { return db.HLen(t.Context(), "effects").Val() == orders*each }
-	names := []string{"asynq:{audit}:pending"}
-	for n := range 3 {
-		names = append(names, fmt.Sprintf("railtoken:waiters:{order:%d}", n))
-	}
+	done := func() int64 { return db.HLen(t.Context(), "effects").Val() }
 	began, moves := time.Now(), 0
-	for ; !done(); moves++ {
+	for ; done() < orders*each; moves++ {
 		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("%d of %d tasks are done", db.HLen(t.Context(), "effects").Val(), orders*each)
+			t.Fatalf("%d of %d tasks are done", done(), orders*each)
 		}
-		name := names[0]
-		if moves%4 == 3 {
-			name = names[1+moves/4%3]
-		}
-		slot := int(client.ClusterKeySlot(t.Context(), name).Val())
-		// Round trips of the queue go on between two moves.
-		before := db.HLen(t.Context(), "effects").Val()
-		until(t, "something is done", func() bool {
-			return db.HLen(t.Context(), "effects").Val() >= min(before+min(20, orders*each/40), orders*each)
-		})
-		move := cluster.BeginMove(t, slot, cluster.Nodes()[nextOwner(t, cluster, slot)])
+		// Round trips go on between two moves.
+		next := min(done()+min(20, orders*each/40), orders*each)
+		until(t, "something is done", func() bool { return done() >= next })
+		from := slot(client, moves)
+		move := cluster.BeginMove(t, from, cluster.Nodes()[nextOwner(t, cluster, from)])
 		if moves%2 == 1 { // slowly
 			for range 10 {
 				move.Some(t, 50)
@@ -82,7 +101,7 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 			t.Errorf("%s ran %s times", task, n)
 		}
 	}
-	drained(t, client, "audit")
+	drained(t, client, queues...)
 	nothingRemains(t, client)
 }
 
