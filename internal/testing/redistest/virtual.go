@@ -43,6 +43,7 @@ func VirtualClient(tb testing.TB, m *miniredis.Miniredis, mod ...func(*redis.Opt
 	opt := &redis.Options{
 		Addr: virtualAddr, Dialer: dialer(m), Protocol: 2, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
+		MinRetryBackoff: noBackoff, MaxRetryBackoff: noBackoff,
 	}
 	for _, f := range mod {
 		f(opt)
@@ -56,6 +57,7 @@ func VirtualCluster(tb testing.TB, m *miniredis.Miniredis) *redis.ClusterClient 
 	return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{virtualAddr}, Dialer: dialer(m), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
+		MinRetryBackoff: noBackoff, MaxRetryBackoff: noBackoff,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{End: clusterSlots - 1, Nodes: []redis.ClusterNode{{Addr: virtualAddr}}}}, nil
 		},
@@ -65,6 +67,10 @@ func VirtualCluster(tb testing.TB, m *miniredis.Miniredis) *redis.ClusterClient 
 // manyConns is so many that nobody waits for a connection: go-redis keeps the timers of callers that wait for one in a pool of the whole
 // process, and a timer must not go from one bubble to another.
 const manyConns = 4096
+
+// noBackoff has go-redis repeat a command at once. Its PubSub would sleep between two attempts with a mutex that another goroutine waits for,
+// and such a goroutine stops the virtual time.
+const noBackoff = -1
 
 // dialer returns what connects to a fake Redis.
 func dialer(m *miniredis.Miniredis) func(context.Context, string, string) (net.Conn, error) {
