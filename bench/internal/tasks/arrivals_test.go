@@ -9,6 +9,7 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/worker"
 )
 
 func TestArrivalsComeAtTheirRateWhateverBecomesOfThem(t *testing.T) {
@@ -132,7 +133,7 @@ func TestTasksTellTheirKeysUnlessTheseAreFound(t *testing.T) {
 	}
 	t.Cleanup(at.Kill)
 	for n, c := range bothWays {
-		job := Job{Addr: at.Addr()}
+		job := Job{Redis: worker.Redis{Addr: at.Addr()}}
 		if err := enqueue(t.Context(), job, c, []Task{{N: n, Key: "k", Queue: DefaultQueue}}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}

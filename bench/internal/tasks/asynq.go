@@ -39,7 +39,7 @@ type serverStart func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop 
 func startAsynq(
 	job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) locks.Lock,
 ) (stop func() error, err error) {
-	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
+	client := redis.NewClient(&redis.Options{Addr: job.Redis.Addr, PoolSize: 2 * Slots})
 	var held locks.Lock
 	if lock != nil {
 		held = lock(client)

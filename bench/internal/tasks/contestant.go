@@ -4,12 +4,18 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/worker"
 )
+
+// masters is how many a Redis Cluster has.
+const masters = 3
 
 // Job is what a contestant is given.
 type Job struct {
-	// Addr is the redis-server.
-	Addr     string
+	// Redis is where the tasks are.
+	Redis    worker.Redis
 	Scenario Scenario
 	Tally    *Tally
 	// RetryDelay is how long asynq waits before each retry, a second when 0.
@@ -37,8 +43,26 @@ type Contestant struct {
 	InOrder bool
 	// Timed says that tasks in conflict wait for asynq's own timer.
 	Timed bool
+	// Lanes has the contestant work on a Redis Cluster of three masters, in so many lanes; 0 for one Redis.
+	Lanes int
 
 	start start
+}
+
+// servers starts the servers of a contestant.
+func (c Contestant) servers(ctx context.Context, dir string) (all []*server.Server, at worker.Redis, err error) {
+	if c.Lanes == 0 {
+		one, err := server.Start(ctx, dir)
+		if err != nil {
+			return nil, at, err
+		}
+		return []*server.Server{one}, worker.Redis{Addr: one.Addr()}, nil
+	}
+	all, err = server.StartCluster(ctx, dir, masters)
+	for _, one := range all {
+		at.Cluster = append(at.Cluster, one.Addr())
+	}
+	return all, at, err
 }
 
 // The contestants, in the order in which they are shown: asynq without locks, railtoken with its strategies, and the

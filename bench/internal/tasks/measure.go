@@ -58,16 +58,21 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	hands := part{env, HandOffs(share(handOffs)), eachQueue}
 	one, twenty := Repeat("K1", 1, share(500), briefWork, seed), Repeat("K20", 20, share(100), briefWork, seed)
 	few := []Contestant{Bare, Railtoken, SleepRetry}
+	onCluster := twenty
+	onCluster.Name, onCluster.Title = "K20-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", twenty.Title, lanes, masters)
+	spread := part{env, pairs.Scenario, []Contestant{Railtoken, RailtokenLanes}}
+	spread.Name, spread.Title = "wake-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", pairs.Title, lanes, masters)
 	return []measure.Contest{
 		contended(env, one, All),
 		contended(env, Repeat("K4", 4, share(250), contendedWork, seed), All),
 		contended(env, twenty, All),
+		contended(env, onCluster, []Contestant{Railtoken, RailtokenLanes, RailtokenFIFO, RailtokenFIFOLanes}),
 		contended(env, byOrder, short), contended(env, bySeller, short),
 		contended(env, one.busy(), few), contended(env, twenty.busy(), few), contended(env, byOrder.busy(), few),
 		contended(env, one.computing(), few), contended(env, twenty.computing(), few),
 		contended(env, byOrder.computing(), few),
 		hot.contest("tasks-hotkey", hot.hotKey), ahead.contest("tasks-hotkey", ahead.hotKey),
-		pairs.contest("tasks-wake", pairs.wakes), hands.contest("tasks-wake", hands.wakes),
+		pairs.contest("tasks-wake", pairs.wakes), spread.contest("tasks-wake", spread.wakes), hands.contest("tasks-wake", hands.wakes),
 		openLoop(env), noisyTenant(env),
 	}, nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
+// lanes is how many a contestant has.
+const lanes = 64
+
 // Package worker with some strategies.
 var (
 	// Railtoken has the defaults: where it can, the next task of a key waits in memory; the others are parked.
@@ -24,15 +27,21 @@ var (
 	RailtokenWait = ours("railtoken wait", middleware.Wait{}.Then(middleware.Requeue{}))
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
 	RailtokenFIFO = inOrder("railtoken FIFO", middleware.Requeue{Order: middleware.FIFO})
+	// RailtokenLanes and RailtokenFIFOLanes are the same in lanes of a Redis Cluster.
+	RailtokenLanes     = oursIn(lanes, "railtoken in lanes", nil)
+	RailtokenFIFOLanes = inOrderIn(lanes, "railtoken FIFO in lanes", middleware.Requeue{Order: middleware.FIFO})
 	// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
 	RailtokenStrictFIFO = inOrder("railtoken StrictFIFO", middleware.Requeue{Order: middleware.StrictFIFO})
 )
 
-func ours(name string, strategy middleware.Strategy) Contestant {
+func ours(name string, strategy middleware.Strategy) Contestant { return oursIn(0, name, strategy) }
+
+// oursIn is one in so many lanes of a Redis Cluster, or on one Redis.
+func oursIn(lanes int, name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
-		Name: name, Parks: true,
+		Name: name, Parks: true, Lanes: lanes,
 		start: func(ctx context.Context, job Job) (func() error, error) {
-			return startRailtoken(ctx, job, worker.Config{Concurrency: job.Scenario.slots(), Strategy: strategy})
+			return startRailtoken(ctx, job, worker.Config{Concurrency: job.Scenario.slots(), Strategy: strategy, Lanes: lanes})
 		},
 	}
 }
@@ -44,14 +53,18 @@ func found(name string) Contestant {
 }
 
 func inOrder(name string, strategy middleware.Strategy) Contestant {
-	c := ours(name, strategy)
+	return inOrderIn(0, name, strategy)
+}
+
+func inOrderIn(lanes int, name string, strategy middleware.Strategy) Contestant {
+	c := oursIn(lanes, name, strategy)
 	c.InOrder = true
 	return c
 }
 
 // startRailtoken starts a worker with the rest of a configuration.
 func startRailtoken(ctx context.Context, job Job, cfg worker.Config) (stop func() error, err error) {
-	cfg.Redis, cfg.BaseContext, cfg.Observer = worker.Redis{Addr: job.Addr}, job.Tally.Context, job.observe
+	cfg.Redis, cfg.BaseContext, cfg.Observer = job.Redis, job.Tally.Context, job.observe
 	cfg.Queues, cfg.ErrorHandler = job.Scenario.weights(), asynq.ErrorHandlerFunc(job.failed)
 	return workers.Railtoken(ctx, cfg, worker.Handler[payload]{
 		Keys: payload.keys, Run: func(ctx context.Context, p payload) error { return job.Tally.Work(ctx, p.N) },

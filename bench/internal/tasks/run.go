@@ -19,28 +19,28 @@ import (
 // Rehearse runs the contestant, for as long as the bound says, and learns which commands it sends. Nothing of it is
 // measured.
 func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, bound time.Duration) (*server.Sent, error) {
-	at, err := server.Start(ctx, dir)
+	all, at, err := c.servers(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer at.Kill()
-	return server.Learn(ctx, at, func() error {
-		_, err := run(ctx, at, nil, c, s, bound)
+	defer server.KillAll(all)
+	return server.Learn(ctx, all[0], func() error {
+		_, err := run(ctx, all, at, nil, c, s, bound)
 		return err
 	})
 }
 
-// Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory, for as
+// Run lets the contestant do the scenario's tasks on a redis-server of its own, or on a Cluster, whose logs go to the directory, for as
 // long as the bound says at most. The tasks are enqueued before it starts. sent counts the commands; nil disables that.
 func Run(
 	ctx context.Context, dir string, c Contestant, s Scenario, bound time.Duration, sent *server.Sent,
 ) (r Result, err error) {
-	at, err := server.Start(ctx, dir)
+	all, at, err := c.servers(ctx, dir)
 	if err != nil {
 		return r, err
 	}
-	defer at.Kill()
-	return run(ctx, at, sent, c, s, bound)
+	defer server.KillAll(all)
+	return run(ctx, all, at, sent, c, s, bound)
 }
 
 // StartHeld has a contestant run a task that holds a key for an hour, and n others that wait for it, each for an hour
@@ -50,7 +50,7 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 	for range n + 1 {
 		s = s.with(Task{Key: "order-000001", Work: time.Hour})
 	}
-	job := Job{Addr: addr, Scenario: s, Tally: NewTally(s.Tasks), RetryDelay: time.Hour}
+	job := Job{Redis: worker.Redis{Addr: addr}, Scenario: s, Tally: NewTally(s.Tasks), RetryDelay: time.Hour}
 	if err := enqueue(ctx, job, c, s.Tasks, time.Time{}); err != nil {
 		return nil, err
 	}
@@ -62,15 +62,15 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 }
 
 // run lets the contestant work until all is over or the time is up, and stops it. It looks at the commands that the
-// server has got before and after that.
+// servers have got before and after that.
 func run(
-	ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, bound time.Duration,
+	ctx context.Context, all []*server.Server, at worker.Redis, sent *server.Sent, c Contestant, s Scenario, bound time.Duration,
 ) (r Result, err error) {
-	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks)}
+	job := Job{Redis: at, Scenario: s, Tally: NewTally(s.Tasks)}
 	if err := enqueue(ctx, job, c, s.early(), time.Time{}); err != nil {
 		return r, err
 	}
-	before, err := sent.Count(ctx, at)
+	before, err := sent.Count(ctx, all...)
 	if err != nil {
 		return r, err
 	}
@@ -98,7 +98,7 @@ func run(
 	}
 	r = job.Tally.Freeze(began)
 	err = errors.Join(<-added, job.end(stop), ctx.Err())
-	after, uncounted := sent.Count(ctx, at)
+	after, uncounted := sent.Count(ctx, all...)
 	r.Commands = after - before
 	return r, errors.Join(err, uncounted)
 }
@@ -109,7 +109,7 @@ func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began tim
 	producers := max(job.Scenario.Producers, 1)
 	alarms, end := newAlarms(producers)
 	defer end()
-	return workers.Enqueue(ctx, job.Addr, producers, len(tasks), func(client *worker.Client, i int) error {
+	return workers.EnqueueTo(ctx, job.Redis, c.Lanes, producers, len(tasks), func(client *worker.Client, i int) error {
 		if err := alarms[i%producers](ctx, began.Add(tasks[i].After)); err != nil {
 			return err
 		}
