@@ -280,7 +280,7 @@ func (p *place) fetchWithAcks(calls int) pipeline.Share {
 		case !unanswered(err):
 			_, _ = f.answered(reply, err) // the next Fetch meets the error
 		default:
-			f.turned(false, err)
+			f.turned(false, false, err)
 			f.free()
 			p.recalls.Add(1)
 			in.repeat(func(ctx context.Context) error {

@@ -57,6 +57,9 @@ func (p *place) fetch(most int, found []arrival, takes bool, a asked) fetch {
 		orders = p.in.order.orders(max(most, 1), a.queues)
 	}
 	f.sent = time.Now()
+	if a.woken {
+		most, f.tells = -most, 0
+	}
 	f.args = append(make([]any, 0, 13+len(orders)+5*len(found)), f.call, most, leaseEnd(f.sent))
 	f.args = append(f.args, f.values()...)
 	f.args = append(append(f.args, f.sent.UnixNano(), p.in.parking.unserved(), len(orders)), orders...)
@@ -81,7 +84,7 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if len(g.parked) > 0 && f.in.parking != nil {
 		f.in.parking.Parked(g.parked)
 	}
-	f.turned(came >= f.tells || g.more || len(g.parked) > 0, err)
+	f.turned(came >= f.tells, g.more || len(g.parked) > 0, err)
 	if g.more {
 		f.in.slots.arrive()
 	}
@@ -95,14 +98,14 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	return f.admitted(answers) || more || g.more || len(found)+n > 0, err
 }
 
-// turned notes what an answer says of a place that takes turns.
-func (f *fetch) turned(more bool, err error) {
+// turned notes what an answer says of a place that takes turns: as many tasks as it was asked for, or more behind others.
+func (f *fetch) turned(full, more bool, err error) {
 	switch t := f.in.turning; {
 	case t == nil || f.number < 0:
 	case err != nil:
 		t.failed(f.place, err)
 	case f.tells > 0:
-		t.answered(f.place, f.asks, more)
+		t.answered(f.place, f.asks, full, full || more)
 	}
 }
 
@@ -168,7 +171,7 @@ func (p *place) take(ctx context.Context, a asked, most int) (more bool, err err
 	leave := p.leave
 	defer func() { leave() }() //nolint:gocritic // it may be another function by then
 	if err := p.recall(ctx); err != nil {
-		(&fetch{place: p}).turned(false, err)
+		(&fetch{place: p}).turned(false, false, err)
 		return false, err
 	}
 	switch {
@@ -192,7 +195,7 @@ func (p *place) take(ctx context.Context, a asked, most int) (more bool, err err
 	if !unanswered(err) {
 		return f.answered(reply, err)
 	}
-	f.turned(false, err)
+	f.turned(false, false, err)
 	f.free()
 	var others atomic.Bool // a recall in the background may outlast this call
 	p.lost = func(ctx context.Context) error {

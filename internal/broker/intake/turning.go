@@ -63,10 +63,10 @@ func (t *turning) join(p *place, acks int) (a asked, most int) {
 }
 
 // answered notes the answer of a place.
-func (t *turning) answered(p *place, a asked, more bool) {
+func (t *turning) answered(p *place, a asked, full, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turns.answered(p.number, a, more)
+	t.turns.answered(p.number, a, full, more)
 }
 
 // failed notes that a place could not be asked. If it has not answered, neither do the others on its master.

@@ -116,6 +116,7 @@ type asked struct {
 	queues queueSet
 	share  bool // only a share of the slots: others may have tasks, too
 	probe  bool // only one: the place may not answer
+	woken  bool // only those that the acknowledgements wake
 	heard  int
 }
 
@@ -170,7 +171,7 @@ func (t *turns) ask(i int) {
 
 // of returns what a place is asked for: with strict priorities the highest queues alone, if others may have tasks in them.
 func (t *turns) of(p *turn, want queueSet, others bool) asked {
-	a := asked{^queueSet(0), others, p.outage != nil, p.heard}
+	a := asked{queues: ^queueSet(0), share: others, probe: p.outage != nil, heard: p.heard}
 	if t.strict && others {
 		a.queues = p.may & want
 	}
@@ -193,7 +194,7 @@ func (t *turns) over(now time.Time, i int) bool {
 }
 
 // join returns what the acknowledgements of a place ask for in the same call, and how many tasks at most; negative for as many
-// as there are slots. ownSlots are those that they free.
+// as there are slots. ownSlots are those that they free. While others have their turn, they take the tasks that they wake.
 func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 	p := &t.all[i]
 	waiting, others := t.waiting(now, i)
@@ -206,8 +207,8 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 		return asked{}, 0
 	case p.may == 0: // only a task that they wake may be there
 		return asked{queues: ^queueSet(0), share: true, heard: p.heard}, ownSlots
-	case p.open && t.over(now, i), !p.open && waiting:
-		return asked{}, 0
+	case p.open && t.over(now, i), !p.open && waiting: // who waits for a key that is released now waits for no turn
+		return asked{queues: ^queueSet(0), woken: true}, ownSlots
 	case !p.open:
 		t.begin(i, now)
 	}
@@ -219,10 +220,12 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 	return t.of(p, want, others), most
 }
 
-// answered notes the answer of a place. more says that it may have more tasks.
-func (t *turns) answered(i int, a asked, more bool) {
+// answered notes the answer of a place. full says that as many tasks came as were asked for, more that it may have more. A place that
+// had too few, because the others wait for keys, gives up its turn.
+func (t *turns) answered(i int, a asked, full, more bool) {
 	p := &t.all[i]
 	p.rest = 0
+	p.open = p.open && full
 	if p.outage != nil {
 		t.back(p.outage)
 	}
@@ -231,9 +234,6 @@ func (t *turns) answered(i int, a asked, more bool) {
 		p.may = a.queues
 	case !more && p.heard == a.heard:
 		p.may &^= a.queues
-	}
-	if p.may == 0 {
-		p.open = false
 	}
 }
 

@@ -47,7 +47,7 @@ func (w *world) serve(i int, a asked, n int) (came int) {
 		}
 	}
 	if n > 0 {
-		w.answered(i, a, came == n)
+		w.answered(i, a, came == n, came == n)
 	}
 	w.runs[i] += came
 	w.free -= came
@@ -81,7 +81,10 @@ func (w *world) step(t interface{ Fatalf(string, ...any) }, ends int) {
 	w.ended[ends] = w.calls
 	a, most := w.join(ends, w.now, own)
 	n := w.free
-	if most >= 0 {
+	switch {
+	case a.woken: // none waits for a key
+		return
+	case most >= 0:
 		n = min(n, most)
 	}
 	w.serve(ends, a, n)
@@ -201,13 +204,13 @@ func TestWhatIsHeardDuringACallIsNotForgotten(t *testing.T) {
 	w.hear(0, 1)
 	_, a, _ := w.pick(now)
 	w.hear(0, 1)
-	w.answered(0, a, false)
+	w.answered(0, a, false, false)
 	w.leave(0)
 	if !w.any(now) {
 		t.Error("a task that came while the place answered is forgotten")
 	}
 	_, a, _ = w.pick(now)
-	w.answered(0, a, false)
+	w.answered(0, a, false, false)
 	w.leave(0)
 	if w.any(now) {
 		t.Error("a place is asked again that has told that it has no more")
@@ -293,7 +296,7 @@ func TestOneFetchProbesAMaster(t *testing.T) {
 	if _, _, ok := w.pick(now); ok {
 		t.Error("a second one is asked")
 	}
-	w.answered(i, a, true)
+	w.answered(i, a, true, true)
 	w.leave(i)
 	for range 3 {
 		if _, a, ok := w.pick(now); !ok || a.probe {
@@ -311,13 +314,13 @@ func TestAcknowledgementsFindTasks(t *testing.T) {
 	if most != 2 {
 		t.Fatalf("two acknowledgements ask for %d tasks, want those for their slots", most)
 	}
-	w.answered(0, a, true)
+	w.answered(0, a, true, true)
 	if i, _, ok := w.pick(now); !ok || i != 0 {
 		t.Errorf("then %d is picked, %v, want the place that has brought as many as it was asked for", i, ok)
 	}
 	w.leave(0)
 	a, _ = w.join(0, now, 2)
-	w.answered(0, a, false)
+	w.answered(0, a, false, false)
 	if w.any(now) {
 		t.Error("the place is asked although it had no more")
 	}

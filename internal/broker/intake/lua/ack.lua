@@ -5,7 +5,7 @@
 --
 -- KEYS  of each acknowledgement: those of asynq's script, then the locks of its task; then, once, pending, paused,
 --       active and lease of each queue, and the mark of a fetch that was recalled
--- ARGV  1 how many acknowledgements   2... for the fetch: see grant.lua
+-- ARGV  1 how many acknowledgements   2... for the fetch: see grant.lua; most is negative if it may take only tasks that are woken here
 --       then of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
 --       4 1 when the run has not succeeded if one of them was lost   5 'leaves' when the task gives up its place in the
@@ -221,8 +221,8 @@ for day, d in pairs(days) do
   end
 end
 
-local tasks, most = {}, tonumber(ARGV[3])
-local lists = {}
+local tasks, most = {}, math.abs(tonumber(ARGV[3]))
+local lists, woken = {}, 0
 
 -- The positions of the queues of the fetch, by the names of their pending lists; and how many tasks are pending in those before.
 local positions, before = {}, {}
@@ -302,6 +302,7 @@ local function wake(a, reply)
         tasks[n - 1], followers[task] = task, n - 1 > takers or nil
       end
       lists[#lists + 1] = {reply[#reply], tasks}
+      woken = woken + math.min(takers, #tasks)
       spared[lock] = heard[lock]
     end
     left = left or a.wakes[i] ~= nil and not list and not a.kept and ARGV[a.at + 5] ~= 'stays'
@@ -334,6 +335,9 @@ for i, a in ipairs(acks) do
 end
 if later > 0 then
   most = math.min(most, #acks - later)
+end
+if string.sub(ARGV[3], 1, 1) == '-' then
+  most = math.min(most, woken)
 end
 if ARGV[2] ~= '' and call('EXISTS', KEYS[#KEYS]) == 0 then
   take(tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
