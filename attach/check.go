@@ -37,7 +37,7 @@ func (a *Attached) Check(ctx context.Context) error {
 	if err := preflight.Check(ctx, a.client, needs, a.opts.Logger); err != nil {
 		return fmt.Errorf("attach: the Redis of the tasks %w", err)
 	}
-	if err := (*line.Engine)(a.queue).AgreeOnLanes(ctx); err != nil {
+	if err := (*line.Engine)(a.queue).Agreement().Reach(ctx); err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
 	if err := a.reports.compare(ctx, a); err != nil {

@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,8 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -188,42 +191,69 @@ func laneProducer(t *testing.T, client redis.UniversalClient, n int) *attach.Pro
 	return p
 }
 
-// Processes with another number of lanes would lock keys under other names: they are refused before they do anything.
+// Processes with another number of lanes would lock keys under other names: whoever comes first decides, and the others are refused
+// before they do anything.
 func TestOtherNumbersOfLanesAreRefused(t *testing.T) {
 	t.Parallel()
-	client := redistest.StartCluster(t, 3).Client(t)
-	enqueue := func(n int) error {
-		_, err := laneProducer(t, client, n).EnqueueContext(t.Context(), asynq.NewTask("test", nil), attach.Keys("k"))
-		return err
+	does := map[string]func(t *testing.T, client *redis.ClusterClient, n int) error{
+		"a producer": func(t *testing.T, client *redis.ClusterClient, n int) error {
+			_, err := laneProducer(t, client, n).EnqueueContext(t.Context(), asynq.NewTask("test", nil), attach.Keys("k"))
+			return err
+		},
+		"a server": func(t *testing.T, client *redis.ClusterClient, n int) error {
+			return attachedIn(t, client, n).Check(t.Context())
+		},
+		"its locker": func(t *testing.T, client *redis.ClusterClient, n int) error {
+			lease, err := attachedIn(t, client, n).Locker().Acquire(t.Context(), []string{"k"}, locking.Options{})
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			return err
+		},
+		"a queue": func(t *testing.T, client *redis.ClusterClient, n int) error {
+			q, err := delayqueue.New(client, delayqueue.Options{Lanes: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = q.Close() })
+			_, err = q.Wake(t.Context(), "k", delayqueue.WakeOptions{})
+			return err
+		},
 	}
-	check := func(n int) error {
-		a, err := attach.New(client, asynq.Config{}, attach.Options{Lanes: n, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
+	for first, begin := range does {
+		for _, n := range []int{0, 64} {
+			t.Run(fmt.Sprintf("%s with %d comes first", first, n), func(t *testing.T) {
+				t.Parallel()
+				client := redistest.StartCluster(t, 3).Client(t)
+				if err := begin(t, client, n); err != nil {
+					t.Fatal(err)
+				}
+				for what, do := range does {
+					if err := do(t, client, n); err != nil {
+						t.Errorf("%s with the same number: %v", what, err)
+					}
+					for _, other := range []int{0, 16, 64} {
+						err := do(t, client, other)
+						if want := fmt.Sprintf("give all processes Lanes = %d (RAILTOKEN_LANES)", n); other != n &&
+							(err == nil || errors.Is(err, locking.ErrUnavailable) || !strings.Contains(err.Error(), want)) {
+							t.Errorf("%s with %d lanes: %v", what, other, err)
+						}
+					}
+				}
+			})
 		}
-		t.Cleanup(func() { _ = a.Close() })
-		return a.Check(t.Context())
 	}
-	for _, do := range []func(int) error{enqueue, check} { // none has lanes yet
-		if err := do(0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := enqueue(64); err != nil {
+}
+
+// attachedIn returns the locks of a server with so many lanes.
+func attachedIn(t *testing.T, client *redis.ClusterClient, n int) *attach.Attached {
+	t.Helper()
+	a, err := attach.New(client, asynq.Config{}, attach.Options{Lanes: n, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{0, 16, 128} {
-		for what, do := range map[string]func(int) error{"a producer": enqueue, "a server": check} {
-			if err := do(n); err == nil || !strings.Contains(err.Error(), "give all processes Lanes = 64 (RAILTOKEN_LANES)") {
-				t.Errorf("%s with %d lanes beside 64: %v", what, n, err)
-			}
-		}
-	}
-	for _, do := range []func(int) error{enqueue, check} {
-		if err := do(64); err != nil {
-			t.Error(err)
-		}
-	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
 }
 
 func TestLanesThatCannotBeAreRefused(t *testing.T) {

@@ -93,8 +93,9 @@ type Single struct {
 	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
 	suspension   suspensionDetector // of its leases
 	server       pipeline.Caller
-	retries      int      // of an attempt
-	fitness      *fitness // nil with AllowEviction
+	retries      int              // of an attempt
+	fitness      *fitness         // nil with AllowEviction
+	agreement    *lanes.Agreement // nil if RedisKey names the locks
 	subscription *subscription.Subscription
 	pending      *backlog.Backlog // releases, and attempts to give back
 	late         lateReleases
@@ -136,6 +137,9 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	s.server = pipeline.To(client, pipeline.Options{Leaders: singleLeaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
 	s.subscription, s.pending = subscription.New(client), newBacklog()
+	if usualKeys {
+		s.agreement = lanes.AgreementOn(client, inLanes)
+	}
 	if !opts.AllowEviction {
 		s.fitness = &fitness{client: client, began: time.Now()}
 	}

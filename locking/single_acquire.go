@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/lockwire"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/rediswire"
@@ -31,6 +32,14 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	parts, err := s.parts(keys)
 	if err != nil {
 		return nil, err
+	}
+	if s.agreement != nil {
+		if err := s.agreement.Reach(ctx); err != nil {
+			if !errors.Is(err, lanes.ErrOther) {
+				err = classify(ctx, err)
+			}
+			return nil, &OpError{Op: "acquire", Keys: keys, Err: err}
+		}
 	}
 	if s.fitness != nil {
 		if err := s.fitness.check(ctx); err != nil {

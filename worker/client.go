@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,10 @@ func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err
 	}
+	if opts.Lanes != 0 && at.Lanes != 0 && opts.Lanes != at.Lanes {
+		return nil, fmt.Errorf("worker: the options have %d lanes, and the Redis has %d: leave out one of them", opts.Lanes, at.Lanes)
+	}
+	opts.Lanes = cmp.Or(opts.Lanes, at.Lanes)
 	conn, made, err := at.client()
 	if err != nil {
 		return nil, err

@@ -67,9 +67,6 @@ type Config struct {
 	// cancelled, and the tasks are returned to their queues. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
 	ShutdownTimeout time.Duration
 
-	// Lanes is attach.Options.Lanes: how many lanes the queues have on a Redis Cluster; 0 for none. RAILTOKEN_LANES.
-	Lanes int
-
 	// LockTTL and MaxHold are TTL and MaxHold of locking.Options, for handlers without their own: 30 s and 30 min when
 	// zero. RAILTOKEN_LOCK_TTL, RAILTOKEN_MAX_HOLD.
 	LockTTL, MaxHold time.Duration
@@ -123,6 +120,9 @@ func (c Config) Validate() error {
 		errs = append(errs, c.LockRedis.validate(lockVariable))
 	}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
+	if c.LockRedis.Lanes != 0 {
+		fault("LockRedis has Lanes: only the Redis of the tasks has, so set those of Redis")
+	}
 	if c.Locker != nil && !c.LockRedis.isZero() {
 		fault("Locker and LockRedis are both set: locks are on one of them, so remove the other")
 	}

@@ -122,13 +122,14 @@ func unknownVariables(environ []string) []error {
 type parser struct{ errs []error }
 
 func (p *parser) config(e env) Config {
+	at := p.redis("REDIS", e.Redis)
+	at.Lanes = p.int("LANES", e.Lanes)
 	return Config{
-		Redis: p.redis("REDIS", e.Redis), LockRedis: p.redis(lockVariable, e.LockRedis),
+		Redis: at, LockRedis: p.redis(lockVariable, e.LockRedis),
 		Queues:                   p.queues("QUEUES", e.Queues),
 		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
 		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
 		SlotBudget:               p.int("SLOT_BUDGET", e.SlotBudget),
-		Lanes:                    p.int("LANES", e.Lanes),
 		TaskCheckInterval:        p.duration("TASK_CHECK_INTERVAL", e.TaskCheckInterval),
 		DelayedTaskCheckInterval: p.duration("DELAYED_TASK_CHECK_INTERVAL", e.DelayedTaskCheckInterval),
 		ShutdownTimeout:          p.duration("SHUTDOWN_TIMEOUT", e.ShutdownTimeout),

@@ -61,7 +61,7 @@ var variables = map[string]struct {
 	"RAILTOKEN_STRICT_PRIORITY":             {"TRUE", func(c Config) any { return c.StrictPriority }, true},
 	"RAILTOKEN_CONCURRENCY":                 {"12", func(c Config) any { return c.Concurrency }, 12},
 	"RAILTOKEN_SLOT_BUDGET":                 {"-1", func(c Config) any { return c.SlotBudget }, -1},
-	"RAILTOKEN_LANES":                       {"64", func(c Config) any { return c.Lanes }, 64},
+	"RAILTOKEN_LANES":                       {"64", func(c Config) any { return c.Redis.Lanes }, 64},
 	"RAILTOKEN_TASK_CHECK_INTERVAL":         {"70ms", func(c Config) any { return c.TaskCheckInterval }, 70 * time.Millisecond},
 	"RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL": {" 2s", func(c Config) any { return c.DelayedTaskCheckInterval }, 2 * time.Second},
 	"RAILTOKEN_SHUTDOWN_TIMEOUT":            {"20s", func(c Config) any { return c.ShutdownTimeout }, 20 * time.Second},

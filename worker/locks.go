@@ -48,7 +48,7 @@ func (w *Worker) openLocks() (err error) {
 // lockLanes returns how many lanes the locks have: those of the tasks, unless the locks are on another Redis.
 func (w *Worker) lockLanes() int {
 	if w.cfg.LockRedis.isZero() {
-		return w.cfg.Lanes
+		return w.cfg.Redis.Lanes
 	}
 	return 0
 }

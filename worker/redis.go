@@ -47,6 +47,10 @@ type Redis struct {
 	Namespace      string
 	NamespaceTasks bool
 
+	// Lanes is how many lanes the queues have on a Redis Cluster, as in attach.Options; 0 for none. All workers and producers must
+	// have the same number. LockRedis has none. RAILTOKEN_LANES.
+	Lanes int
+
 	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD or, in the
 	// file that it names, RAILTOKEN_REDIS_PASSWORD_FILE.
 	Username string

@@ -85,7 +85,7 @@ func (w *Worker) attach() (err error) {
 		Locker: w.locker.Gate, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
 		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
-		AllowSeparateLocks: c.AllowSeparateLocks, Lanes: c.Lanes,
+		AllowSeparateLocks: c.AllowSeparateLocks, Lanes: c.Redis.Lanes,
 		DisableReports: c.DisableReports, Recovery: c.Recovery, Observer: c.Observer, Logger: c.Logger,
 		OnArchived: c.OnArchived, OnCompleted: c.OnCompleted,
 	})

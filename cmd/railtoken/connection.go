@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/lanes"
 	lines "github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
@@ -57,11 +58,11 @@ func (c *connection) open(ctx context.Context) error {
 		return err
 	}
 	c.tasks = c.config.Redis.Connect()
-	lanes, err := c.findLanes(ctx)
+	n, err := c.findLanes(ctx)
 	if err != nil {
 		return errors.Join(err, c.tasks.Close())
 	}
-	options := inspect.Options{Tasks: c.tasks, Lanes: lanes}
+	options := inspect.Options{Tasks: c.tasks, Lanes: n}
 	at := c.config.LockRedis
 	switch {
 	case len(at.Nodes) > 0:
@@ -84,18 +85,18 @@ func (c *connection) open(ctx context.Context) error {
 func (c *connection) findLanes(ctx context.Context) (int, error) {
 	recorded, err := lines.RecordedLanes(ctx, c.tasks)
 	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
-		return c.config.Lanes, nil
+		return c.config.Redis.Lanes, nil
 	} else if err != nil {
 		return 0, err
 	}
-	return chosenLanes(c.config.Lanes, recorded)
+	return chosenLanes(c.config.Redis.Lanes, recorded)
 }
 
 // chosenLanes returns the number of lanes that was given, or the recorded one: 0 for none.
 func chosenLanes(given, recorded int) (int, error) {
 	if given != 0 && recorded != 0 && given != recorded {
 		return 0, fmt.Errorf("the number of lanes is to be %d, and the tasks have %d, as the key %s says: leave out --lanes and RAILTOKEN_LANES",
-			given, recorded, lines.LanesRecord)
+			given, recorded, lanes.Record)
 	}
 	return cmp.Or(given, recorded), nil
 }

@@ -53,13 +53,15 @@ func newSystem(t *testing.T) *system {
 	return &system{t, cluster, cluster.Client(t)}
 }
 
-func (s *system) at() worker.Redis { return worker.Redis{Cluster: s.cluster.Addrs()} }
+func (s *system) at(lanes int) worker.Redis {
+	return worker.Redis{Cluster: s.cluster.Addrs(), Lanes: lanes}
+}
 
 // work starts a worker.
 func (s *system) work(lanes int, run func(context.Context, job) error) *worker.Worker {
 	s.Helper()
 	w, err := worker.New(worker.Config{
-		Redis: s.at(), Queues: map[string]int{queue: 1, "audit": 1}, Concurrency: 8, ShutdownTimeout: 10 * time.Millisecond, Lanes: lanes,
+		Redis: s.at(lanes), Queues: map[string]int{queue: 1, "audit": 1}, Concurrency: 8, ShutdownTimeout: 10 * time.Millisecond,
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -83,7 +85,7 @@ func (s *system) work(lanes int, run func(context.Context, job) error) *worker.W
 func (s *system) producer() *worker.Client {
 	s.Helper()
 	key := middleware.PayloadKey(func(j job) string { return j.Key })
-	p, err := worker.NewClientWith(s.at(), attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"best": key, "fifo": key}})
+	p, err := worker.NewClientWith(s.at(0), attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"best": key, "fifo": key}})
 	if err != nil {
 		s.Fatal(err)
 	}

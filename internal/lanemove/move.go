@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := m.checkWorkers(ctx); err != nil {
 		return m.report, err
 	}
-	if err := o.Engine.AgreeOnLanes(ctx); err != nil {
+	if err := o.Engine.Agreement().Introduce(ctx); err != nil {
 		return m.report, err
 	}
 	if err := m.begin(ctx); err != nil {

@@ -65,7 +65,7 @@ type Engine struct {
 	unserved  unservedQueues
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list
-	agreed    agreement
+	agreement *lanes.Agreement
 
 	held  holdings.Set    // by tasks of the servers of this process
 	locks colocated.Locks // taken with the tasks of some types; may be nil
@@ -133,6 +133,9 @@ func (e *Engine) Held() *holdings.Set { return &e.held }
 
 // Names returns the names of the lines.
 func (e *Engine) Names() Names { return e.names }
+
+// Agreement returns that with other processes on the number of lanes.
+func (e *Engine) Agreement() *lanes.Agreement { return e.agreement }
 
 // Together reports whether one script reaches a queue and all that belongs to some keys. Otherwise a call is several scripts.
 func (e *Engine) Together(queue string, keys ...string) bool {

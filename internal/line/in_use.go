@@ -36,7 +36,7 @@ func RecordedLanes(ctx context.Context, client redis.UniversalClient) (int, erro
 	if _, cluster := client.(*redis.ClusterClient); !cluster {
 		return 0, nil
 	}
-	text, err := client.Get(ctx, LanesRecord).Result()
+	text, err := client.Get(ctx, lanes.Record).Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	} else if err != nil {
@@ -44,7 +44,7 @@ func RecordedLanes(ctx context.Context, client redis.UniversalClient) (int, erro
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, fmt.Errorf("the key %s has %q, which is no number of lanes", LanesRecord, text)
+		return 0, fmt.Errorf("the key %s has %q, which is no number of lanes", lanes.Record, text)
 	}
 	return n, nil
 }

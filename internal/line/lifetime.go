@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/ends"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
@@ -38,6 +39,7 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 		parkers: parkers{names: Names{Lanes: opts.Lanes}},
 		inspect: asynq.NewInspectorFromRedisClient(client), messages: subscription.New(client),
 	}
+	e.agreement = lanes.AgreementOn(client, opts.Lanes)
 	e.waiters = ends.NewWaiters(client, e.messages)
 	e.tasks = asynq.NewClientFromRedisClient(broker.NewEnqueuer(client, e.answer))
 	if e.log == nil {

@@ -213,6 +213,9 @@ func (e *Engine) repaired(key string, w Woken, lost bool) {
 
 // wakeNow makes one wake. If the task that it is for is gone, the first one of the sequence is woken.
 func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOptions, late []Task) (Woken, error) {
+	if err := e.agreement.Reach(ctx); err != nil {
+		return Woken{}, fmt.Errorf("delayqueue: %w", err)
+	}
 	for {
 		w := e.wakeAll(ctx, []call{e.call(target, opts, late)})[0]
 		if w.Err != nil || target.task == (Task{}) || !w.gone {

@@ -6,56 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/lanes"
 )
 
-// LanesRecord is the Redis key with the number of lanes of the tasks. Whoever has lanes first writes it.
-const LanesRecord = "railtoken:lanes"
-
-// ErrLanes reports that other processes have another number of lanes: the locks of the two would not exclude each other.
-var ErrLanes = errors.New("the tasks on this Redis Cluster have another number of lanes")
-
-// agreement is whether the number of lanes is known to be that of the other processes.
-type agreement struct{ reached atomic.Bool }
-
-// AgreeOnLanes returns an error that matches [ErrLanes] if other processes have another number of lanes. It makes one or two
-// calls on a Redis Cluster, and none once it has returned nil.
-func (e *Engine) AgreeOnLanes(ctx context.Context) error {
-	if _, cluster := e.client.(*redis.ClusterClient); !cluster || e.agreed.reached.Load() {
-		return nil
-	}
-	n := e.names.Count()
-	if n > 0 {
-		err := e.client.SetArgs(ctx, LanesRecord, n, redis.SetArgs{Mode: "NX"}).Err()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("compare the number of lanes: %w", err)
-		}
-	}
-	recorded, err := e.client.Get(ctx, LanesRecord).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		recorded = "0"
-	case err != nil:
-		return fmt.Errorf("compare the number of lanes: %w", err)
-	}
-	if recorded != fmt.Sprint(n) {
-		return fmt.Errorf("%w: Lanes is %d here, and the key %s has %s: give all processes Lanes = %s (RAILTOKEN_LANES); to change the "+
-			"number, stop all of them, let no task be left in a lane, and delete the key", ErrLanes, n, LanesRecord, recorded, recorded)
-	}
-	e.agreed.reached.Store(true)
-	return nil
-}
-
 // send has asynq enqueue a task, in the lane of its keys if there are lanes. asynq alone knows the options of the task, and
 // with them its queue: if it is not among opts, asynq tries twice.
 func (e *Engine) send(ctx context.Context, a *enqueuing, task *asynq.Task, opts []asynq.Option) (*asynq.TaskInfo, error) {
-	if err := e.AgreeOnLanes(ctx); err != nil {
+	if err := e.agreement.Reach(ctx); err != nil {
 		return nil, fmt.Errorf("delayqueue: %w", err)
 	}
 	if e.names.Count() > 0 && len(a.Keys) > 0 {

@@ -59,6 +59,7 @@ func (c Contestant) servers(ctx context.Context, dir string) (all []*server.Serv
 		return []*server.Server{one}, worker.Redis{Addr: one.Addr()}, nil
 	}
 	all, err = server.StartCluster(ctx, dir, masters)
+	at.Lanes = c.Lanes
 	for _, one := range all {
 		at.Cluster = append(at.Cluster, one.Addr())
 	}

@@ -41,7 +41,7 @@ func oursIn(lanes int, name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
 		Name: name, Parks: true, Lanes: lanes,
 		start: func(ctx context.Context, job Job) (func() error, error) {
-			return startRailtoken(ctx, job, worker.Config{Concurrency: job.Scenario.slots(), Strategy: strategy, Lanes: lanes})
+			return startRailtoken(ctx, job, worker.Config{Concurrency: job.Scenario.slots(), Strategy: strategy})
 		},
 	}
 }

@@ -109,7 +109,7 @@ func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began tim
 	producers := max(job.Scenario.Producers, 1)
 	alarms, end := newAlarms(producers)
 	defer end()
-	return workers.EnqueueTo(ctx, job.Redis, c.Lanes, producers, len(tasks), func(client *worker.Client, i int) error {
+	return workers.EnqueueTo(ctx, job.Redis, producers, len(tasks), func(client *worker.Client, i int) error {
 		if err := alarms[i%producers](ctx, began.Add(tasks[i].After)); err != nil {
 			return err
 		}

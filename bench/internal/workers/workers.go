@@ -98,12 +98,12 @@ func All(n int, start func(i int) (stop func() error, err error)) (stop func() e
 
 // Enqueue has a client add n tasks to one Redis, in their order when there is one producer.
 func Enqueue(ctx context.Context, addr string, producers, n int, add func(client *worker.Client, i int) error) error {
-	return EnqueueTo(ctx, worker.Redis{Addr: addr}, 0, producers, n, add)
+	return EnqueueTo(ctx, worker.Redis{Addr: addr}, producers, n, add)
 }
 
-// EnqueueTo does so wherever the tasks are, in so many lanes.
-func EnqueueTo(ctx context.Context, to worker.Redis, lanes, producers, n int, add func(client *worker.Client, i int) error) (err error) {
-	client, err := worker.NewClientWith(to, attach.ProducerOptions{Lanes: lanes})
+// EnqueueTo does so wherever the tasks are.
+func EnqueueTo(ctx context.Context, to worker.Redis, producers, n int, add func(client *worker.Client, i int) error) (err error) {
+	client, err := worker.NewClient(to)
 	if err != nil {
 		return err
 	}

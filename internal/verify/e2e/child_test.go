@@ -258,8 +258,8 @@ func newWorker(tb testing.TB, cfg worker.Config, run func(context.Context, order
 	if err := worker.Handle(w, "work", worker.Handler[order]{Keys: func(o order) []string { return []string{o.Order} }, Run: run}); err != nil {
 		tb.Fatal(err)
 	}
-	opts := attach.ProducerOptions{Lanes: cfg.Lanes}
-	if cfg.Lanes > 0 { // the keys tell the lanes
+	opts := attach.ProducerOptions{}
+	if cfg.Redis.Lanes > 0 { // the keys tell the lanes
 		opts.Keys = map[string]middleware.KeyFunc{"work": middleware.PayloadKey(func(o order) string { return o.Order })}
 	}
 	producer, err := worker.NewClientWith(cfg.Redis, opts)

@@ -45,8 +45,8 @@ func TestFailoversOfLanesLoseNoTask(t *testing.T) {
 				f.startAsynq(l, orders, each, slots, handler)
 			} else {
 				w, producer := newWorker(t, worker.Config{
-					Redis: inNamespace(worker.Redis{Cluster: f.cluster.Addrs()}), Queues: map[string]int{"audit": 1}, Concurrency: slots,
-					Strategy: middleware.Requeue{}, Lanes: 64, LockTTL: failedTTL,
+					Redis: inNamespace(worker.Redis{Cluster: f.cluster.Addrs(), Lanes: 64}), Queues: map[string]int{"audit": 1}, Concurrency: slots,
+					Strategy: middleware.Requeue{}, LockTTL: failedTTL,
 					RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second },
 				}, handler)
 				enqueue(t, producer, "audit", orders, each, asynq.MaxRetry(50))

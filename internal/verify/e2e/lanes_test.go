@@ -42,8 +42,8 @@ func TestTasksInLanesAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 			share(t, cluster.Client(t))
 			client, db := named(t, cluster.Client(t)), redistest.Start(t).Client(t)
 			w, producer := newWorker(t, worker.Config{
-				Redis: inNamespace(worker.Redis{Cluster: cluster.Addrs()}), Queues: map[string]int{"audit": 3, "invoice": 1}, LockTTL: 2 * time.Second,
-				Strategy: strategy, Lanes: 64,
+				Redis: inNamespace(worker.Redis{Cluster: cluster.Addrs(), Lanes: 64}), Queues: map[string]int{"audit": 3, "invoice": 1}, LockTTL: 2 * time.Second,
+				Strategy: strategy,
 			}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 			enqueue(t, producer, "audit", orders, each, asynq.MaxRetry(20))
 			enqueue(t, producer, "invoice", orders, each, asynq.MaxRetry(20))

@@ -33,7 +33,7 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 func TestReshardingOfLanesLosesNoTask(t *testing.T) {
 	t.Parallel()
 	l, _ := lanes.New(64)
-	reshards(t, worker.Config{Lanes: 64}, l.Queues("audit"), func(_ redis.UniversalClient, move int) int {
+	reshards(t, worker.Config{Redis: worker.Redis{Lanes: 64}}, l.Queues("audit"), func(_ redis.UniversalClient, move int) int {
 		return l.Slot(l.Of(fmt.Sprint("order:", move%10)))
 	})
 }
@@ -47,7 +47,7 @@ func reshards(t *testing.T, cfg worker.Config, queues []string, slot func(client
 	admit(t, cluster.Nodes()...)
 	share(t, cluster.Client(t))
 	client, db := named(t, cluster.Client(t)), redistest.Start(t).Client(t)
-	cfg.Redis, cfg.Queues = inNamespace(worker.Redis{Cluster: cluster.Addrs()}), map[string]int{"audit": 1}
+	cfg.Redis, cfg.Queues = inNamespace(worker.Redis{Cluster: cluster.Addrs(), Lanes: cfg.Redis.Lanes}), map[string]int{"audit": 1}
 	cfg.Concurrency, cfg.Strategy = 40, middleware.Requeue{}
 	var open atomic.Bool
 	gate := make(chan struct{})
