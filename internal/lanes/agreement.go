@@ -32,11 +32,14 @@ func AgreementOn(client redis.UniversalClient, l Lanes) *Agreement {
 	return a
 }
 
+// recordScript writes the record unless there is one, and returns it. A script is for masters: a replica may be behind.
+var recordScript = redis.NewScript("redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])")
+
 // patience is how long Redis may take to answer.
 const patience = 2 * time.Second
 
 // Reach returns an error that matches [ErrOther] if other processes have another number of lanes, or that of ctx once that has ended. On a
-// Redis Cluster it makes a call, or three if it is the first of all, and none once it has returned nil.
+// Redis Cluster it makes a call or two, and none once it has returned nil.
 func (a *Agreement) Reach(ctx context.Context) error {
 	if a.reached.Load() {
 		return nil
@@ -68,12 +71,7 @@ func (a *Agreement) Introduce(ctx context.Context) error {
 }
 
 func (a *Agreement) compare(ctx context.Context) error {
-	recorded, err := a.client.Get(ctx, Record).Result()
-	if errors.Is(err, redis.Nil) {
-		if err = a.client.SetArgs(ctx, Record, a.n, redis.SetArgs{Mode: "NX"}).Err(); err == nil || errors.Is(err, redis.Nil) {
-			recorded, err = a.client.Get(ctx, Record).Result()
-		}
-	}
+	recorded, err := recordScript.Run(ctx, a.client, []string{Record}, a.n).Text()
 	switch {
 	case err != nil:
 		return fmt.Errorf("compare the number of lanes: %w", err)

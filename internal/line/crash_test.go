@@ -127,8 +127,9 @@ func crashes(t *testing.T, kind string, s scene) {
 				}
 				r := newRigOn(t, kind, healthy)
 				s.setUp(r)
-				process.After(n, last)
+				process.After(1000, false)
 				queue := r.newQueue(client, line.Options{})
+				process.After(n, last)
 				err := s.call(r, queue)
 				_ = queue.Close()
 				struck = process.Struck()

@@ -147,7 +147,7 @@ func newRigOn(t *testing.T, kind string, client redis.UniversalClient) *rig {
 	return r
 }
 
-// newQueue returns one more Queue of the rig, with its index.
+// newQueue returns one more Queue of the rig, with its index, which knows the number of lanes.
 func (r *rig) newQueue(client redis.UniversalClient, opts line.Options) *line.Engine {
 	r.Helper()
 	opts.Index = r.index()
@@ -156,6 +156,9 @@ func (r *rig) newQueue(client redis.UniversalClient, opts line.Options) *line.En
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = engine.Close() })
+	if err := engine.Agreement().Reach(r.Context()); err != nil {
+		r.Fatal(err)
+	}
 	return engine
 }
 

@@ -128,8 +128,9 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 			r.Park(a, "k")
 			r.Park(b, "k")
 			client := shared.clientOf(t, "cluster")
+			queue := r.newQueue(client, line.Options{})
 			client.AddHook(&beforeNth{nth: tt.nth, do: func() { tt.happens(r, a) }})
-			woken, err := r.newQueue(client, line.Options{}).Wake(t.Context(), r.key("k"), line.WakeOptions{})
+			woken, err := queue.Wake(t.Context(), r.key("k"), line.WakeOptions{})
 			if err != nil || woken.Pending {
 				t.Errorf("woke %+v, %v", woken, err)
 			}
@@ -162,8 +163,9 @@ func TestAWaiterThatWasTakenIsPromotedThoughTheCallerGivesUp(t *testing.T) {
 	r.Park(task, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	client := shared.clientOf(t, "cluster")
+	queue := r.newQueue(client, line.Options{})
 	client.AddHook(&beforeNth{nth: beforeThePromotion, do: cancel})
-	woken, err := r.newQueue(client, line.Options{}).Wake(ctx, r.key("k"), line.WakeOptions{})
+	woken, err := queue.Wake(ctx, r.key("k"), line.WakeOptions{})
 	if err != nil || woken.First() != task {
 		t.Errorf("woke %+v, %v", woken, err)
 	}

@@ -186,8 +186,10 @@ func TestACrashOfALatestCallLeavesOneTask(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				process.After(1000, false)
+				queue := r.newQueue(client, line.Options{})
 				process.After(n, false)
-				_, err := put(r.newQueue(client, line.Options{}), "crashed")
+				_, err := put(queue, "crashed")
 				struck = process.Struck()
 				if struck == (err == nil) {
 					t.Errorf("after %d commands: %v", n, err)
@@ -243,13 +245,14 @@ func TestACallThatIsSentAgainAfterOthersChangesNothing(t *testing.T) {
 		}
 		first, _ := put(r.Engine, "1")
 		client, others := shared.clientOf(t, r.on), 0
+		queue := r.newQueue(client, line.Options{})
 		client.AddHook(&twice{meanwhile: func() {
 			for ; others < 3; others++ {
 				put(r.Engine, fmt.Sprint("other", others))
 			}
 			r.Begin(line.Task{Queue: first.Queue, ID: first.ID})
 		}})
-		info, placed := put(r.newQueue(client, line.Options{}), "2")
+		info, placed := put(queue, "2")
 		if others != 3 || info.ID != first.ID || !placed.Replaced {
 			t.Errorf("enqueued as %+v, %+v, after %d others", info, placed, others)
 		}
