@@ -34,7 +34,9 @@ const (
 	ActionDrop     Action = "drop"
 	ActionCancel   Action = "cancel"
 	ActionReplay   Action = "replay"
-	ActionMove     Action = "move" // of a queue into lanes; the page has none
+	ActionMove     Action = "move"  // of a queue into lanes; the page has none
+	ActionPause    Action = "pause" // of a queue; the page has none
+	ActionUnpause  Action = "unpause"
 )
 
 // Outcome is how far an action got.

@@ -44,6 +44,8 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"cancel":    {{"none" + hostile, "--yes"}, {id}, {id, "--yes", "--by", hostile, "--why", hostile}, {"first", "--yes", "--discard"}},
 		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
 		"lanes":     {{hostile}, {"plan", "--queue", hostile}, {"move", "--yes", "--queue", hostile}},
+		"pause":     {{hostile}, {"default", "--why", hostile}},
+		"unpause":   {{hostile}, {"default", "--by", hostile}},
 		"uninstall": {{"--yes"}, {hostile}},
 		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},
 		cobra.ShellCompRequestCmd: {{"look", ""}, {"explain", ""}, {"drop", "default/"}, {hostile, ""}},

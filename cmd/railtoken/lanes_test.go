@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -108,5 +109,42 @@ func TestATaskIsLookedForInAllLanesOfItsQueue(t *testing.T) {
 		if got := named.String() + ": [" + strings.Join(names, " ") + "]"; got != want {
 			t.Errorf("%s may be %s, want %s", arg, got, want)
 		}
+	}
+}
+
+func TestAQueueIsPausedAndUnpaused(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	t.Setenv("RAILTOKEN_REDIS_CLUSTER", strings.Join(cluster.Addrs(), ","))
+	producer, err := worker.NewClient(worker.Redis{Cluster: cluster.Addrs(), Lanes: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if _, err := producer.Enqueue(t.Context(), "audit", job{Key: "k"}, asynq.Queue("orders"), attach.Keys("k")); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := lanes.New(16)
+	paused := func() (n int) {
+		for _, queue := range l.Queues("orders") {
+			n += int(cluster.Client(t).Exists(t.Context(), "asynq:{"+queue+"}:paused").Val())
+		}
+		return n
+	}
+	for _, step := range []struct {
+		command, says string
+		marks         int
+	}{
+		{"pause", "orders is paused\n", 17}, {"pause", "orders is paused, as before\n", 17},
+		{"unpause", "orders is not paused\n", 0}, {"unpause", "orders is not paused, as before\n", 0},
+	} {
+		if out := must(t, exitOK, step.command, "orders", "--why", "stock-taking"); out != step.says || paused() != step.marks {
+			t.Errorf("%s says %q, and %d are paused", step.command, out, paused())
+		}
+	}
+	if _, errOut, status := call(t, "pause", "ordres"); status != exitError || !strings.Contains(errOut, "correct its name") {
+		t.Errorf("another name: %d, %s", status, errOut)
+	}
+	if out := must(t, exitOK, "audit"); strings.Count(out, "unpaused") < 2 || !strings.Contains(out, "stock-taking") {
+		t.Errorf("the audit is %s", out)
 	}
 }

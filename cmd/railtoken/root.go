@@ -104,7 +104,7 @@ func (a *app) root() *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{
 		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.cancelCommand(), a.replayCommand(),
-		a.lanesCommand(), a.uninstallCommand(),
+		a.pauseCommand(), a.unpauseCommand(), a.lanesCommand(), a.uninstallCommand(),
 	} {
 		c.GroupID = "steer"
 		root.AddCommand(c)

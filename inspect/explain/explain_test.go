@@ -65,7 +65,7 @@ var scenes = map[explain.Cause]scene{
 			t.Log(err) // asynq pauses queues that it does not know yet
 		}
 		return s, s.enqueue("any", order1)
-	}, "pending", "", 0, false, false, "paused", "when the queue is resumed", "asynq queue unpause default"},
+	}, "pending", "", 0, false, false, "paused", "when the queue is resumed", "railtoken unpause default"},
 	explain.QueueUnserved: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		return s, s.enqueue("any", order1, asynq.Queue("audits"))

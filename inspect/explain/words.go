@@ -66,7 +66,7 @@ func words(e *Explanation, f facts) {
 		case f.sequence.position < 2:
 		case f.sequence.paused:
 			e.Why += fmt.Sprintf("; queue %q of that task is paused, and no task overtakes it", first)
-			e.Remedy = "resume the queue: asynq queue unpause " + first
+			e.Remedy = "resume the queue: railtoken unpause " + first
 		case f.sequence.unserved:
 			e.Why += fmt.Sprintf("; no running server works on queue %q of that task, and no task overtakes it", first)
 			e.Remedy = fmt.Sprintf("start a worker that serves queue %q", first)
@@ -81,7 +81,7 @@ func words(e *Explanation, f facts) {
 		e.Remedy = "repair what makes that task fail, or delete it: railtoken drop " + f.sequence.first.String()
 	case QueuePaused:
 		e.Why, e.Expected = fmt.Sprintf("queue %q is paused", q), "when the queue is resumed"
-		e.Remedy = "resume the queue: asynq queue unpause " + q
+		e.Remedy = "resume the queue: railtoken unpause " + q
 	case QueueUnserved:
 		e.Why, e.Expected = fmt.Sprintf("no running server works on queue %q", q), "when a server works on the queue"
 		e.Remedy = fmt.Sprintf("start a worker that serves queue %q", q)

@@ -48,7 +48,7 @@ func unserved(f Facts) (all []Finding) {
 				Where: "queue " + q.Name,
 				What:  fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
 				Cost:  costOfNoServer(q.Waiting), Remedy: "resume the queue",
-				Command: "asynq queue unpause " + q.Name,
+				Command: "railtoken unpause " + q.Name,
 			})
 		case f.refusesHeartbeats() || q.Served:
 		case f.Servings == 0:

@@ -256,7 +256,7 @@ var faults = map[string]fault{
 			t.Fatal(err)
 		}
 		return s
-	}, []string{"it is paused, and 1 of its tasks", "asynq queue unpause default"}, nil},
+	}, []string{"it is paused, and 1 of its tasks", "railtoken unpause default"}, nil},
 	"a stuck task": {"stuck", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()
