@@ -134,8 +134,10 @@ func TestAQueueIsPausedAndUnpaused(t *testing.T) {
 		command, says string
 		marks         int
 	}{
-		{"pause", "orders is paused\n", 17}, {"pause", "orders is paused, as before\n", 17},
-		{"unpause", "orders is not paused\n", 0}, {"unpause", "orders is not paused, as before\n", 0},
+		{"pause", "orders is paused\n", 17},
+		{"pause", "orders is paused, as before\n", 17},
+		{"unpause", "orders is not paused\n", 0},
+		{"unpause", "orders is not paused, as before\n", 0},
 	} {
 		if out := must(t, exitOK, step.command, "orders", "--why", "stock-taking"); out != step.says || paused() != step.marks {
 			t.Errorf("%s says %q, and %d are paused", step.command, out, paused())
