@@ -1,0 +1,74 @@
+package line_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/lanes"
+	"github.com/railtoken/railtoken/internal/line"
+)
+
+// laneRig is a rig with lanes.
+type laneRig struct {
+	*rig
+	lanes lanes.Lanes
+}
+
+// inLanes returns a rig with lanes, and its queue in the lane of a key.
+func inLanes(t *testing.T, key string) (r laneRig, queue string) {
+	t.Helper()
+	l, err := lanes.New(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = laneRig{newRig(t, "cluster"), l}
+	r.Engine = r.newQueue(r.Client, line.Options{Lanes: l})
+	return r, l.Queue(r.name, l.Of(r.key(key)))
+}
+
+// A wake of several has taken one out of its set when it comes to what ends it.
+func TestWhatEndsAWakeLosesNoTask(t *testing.T) {
+	t.Parallel()
+	for what, last := range map[string]func(r laneRig, queue string){
+		"a task of another lane": func(r laneRig, _ string) { r.Park(r.Delayed("last"), "k") },
+		"a key that asynq has not made": func(r laneRig, queue string) {
+			task := r.Delayed("last", asynq.Queue(queue))
+			r.Park(task, "k")
+			r.Remove(task)
+			if err := r.Client.Set(r.Context(), hash(task), "other", 0).Err(); err != nil {
+				r.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r, queue := inLanes(t, "k")
+			first := r.Delayed("first", asynq.Queue(queue))
+			r.Park(first, "k")
+			for _, id := range []string{"gone", "gone, too"} {
+				task := r.Delayed(id, asynq.Queue(queue))
+				r.Park(task, "k")
+				r.Remove(task)
+			}
+			last(r, queue)
+			w, err := r.Engine.Wake(t.Context(), r.key("k"), line.WakeOptions{Most: 2})
+			if err != nil || !slices.Equal(w.Tasks, []line.Task{first}) {
+				t.Errorf("woke %v, %v", w.Tasks, err)
+			}
+			pending := r.Client.LRange(t.Context(), "asynq:{"+queue+"}:pending", 0, -1).Val()
+			if !slices.Equal(pending, []string{"first"}) || r.State(first) != asynq.TaskStatePending {
+				t.Errorf("pending are %q, and the first is %v", pending, r.State(first))
+			}
+			waiters := "railtoken:waiters:{" + r.lanes.Encode(r.key("k")) + "}"
+			if all := r.Client.ZRange(t.Context(), waiters, 0, -1).Val(); slices.Contains(all, entry(first)) || w.Left != len(all) || len(all) == 0 {
+				t.Errorf("%q wait, and %d are left", all, w.Left)
+			}
+			owed := r.index() + ":{" + r.lanes.Tag(r.lanes.Of(r.key("k"))) + "}:owed"
+			if r.Client.ZScore(t.Context(), owed, waiters).Err() != nil {
+				t.Error("nobody looks whether the first task has come")
+			}
+		})
+	}
+}
