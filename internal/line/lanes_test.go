@@ -28,6 +28,15 @@ func inLanes(t *testing.T, key string) (r laneRig, queue string) {
 	return r, l.Queue(r.name, l.Of(r.key(key)))
 }
 
+// elsewhere returns a key in another lane than a key.
+func (r laneRig) elsewhere(key string) string {
+	other := key + "'"
+	for r.lanes.Of(r.key(other)) == r.lanes.Of(r.key(key)) {
+		other += "'"
+	}
+	return other
+}
+
 // A wake of several has taken one out of its set when it comes to what ends it.
 func TestWhatEndsAWakeLosesNoTask(t *testing.T) {
 	t.Parallel()
@@ -68,6 +77,40 @@ func TestWhatEndsAWakeLosesNoTask(t *testing.T) {
 			owed := r.index() + ":{" + r.lanes.Tag(r.lanes.Of(r.key("k"))) + "}:owed"
 			if r.Client.ZScore(t.Context(), owed, waiters).Err() != nil {
 				t.Error("nobody looks whether the first task has come")
+			}
+		})
+	}
+}
+
+// An idle server looks at a lane that it has not heard of every 2 s.
+func TestWhatComesIntoALaneIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for how, comes := range map[string]func(r laneRig, queue string){
+		"woken in steps, because its other key is in another lane": func(r laneRig, queue string) {
+			other := r.elsewhere("k")
+			r.Park(r.Delayed("t", asynq.Queue(queue)), other)
+			if w := r.Wake(other); len(w.Tasks) != 1 {
+				r.Errorf("woke %+v", w)
+			}
+		},
+		"free when it is parked": func(r laneRig, queue string) {
+			lock := "railtoken:lock:{" + r.lanes.Encode(r.key("k")) + "}"
+			opts := line.ParkOptions{Locks: []line.RedisKeys{{Lock: lock, Notify: lock + ":notify"}}}
+			if p := r.parkWith(r.Delayed("t", asynq.Queue(queue)), "k", opts); !p.Free {
+				r.Errorf("parked as %+v", p)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			r, queue := inLanes(t, "k")
+			notices := r.Client.Subscribe(t.Context(), lanes.ReadyChannel)
+			t.Cleanup(func() { _ = notices.Close() })
+			if _, err := notices.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			comes(r, queue)
+			for heard := notices.Channel(); receive(t, heard).Payload != queue; { //nolint:revive // others have their own
 			}
 		})
 	}
