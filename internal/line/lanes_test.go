@@ -1,10 +1,12 @@
 package line_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
@@ -35,6 +37,17 @@ func (r laneRig) elsewhere(key string) string {
 		other += "'"
 	}
 	return other
+}
+
+// waiters returns the set of a key's waiters, and their entries.
+func (r laneRig) waiters(key string) (set string, entries []string) {
+	r.Helper()
+	set = line.NamesIn(r.lanes).Waiters(r.key(key))
+	entries, err := r.Client.ZRange(r.Context(), set, 0, -1).Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return set, entries
 }
 
 // A wake of several has taken one out of its set when it comes to what ends it.
@@ -70,8 +83,8 @@ func TestWhatEndsAWakeLosesNoTask(t *testing.T) {
 			if !slices.Equal(pending, []string{"first"}) || r.State(first) != asynq.TaskStatePending {
 				t.Errorf("pending are %q, and the first is %v", pending, r.State(first))
 			}
-			waiters := "railtoken:waiters:{" + r.lanes.Encode(r.key("k")) + "}"
-			if all := r.Client.ZRange(t.Context(), waiters, 0, -1).Val(); slices.Contains(all, entry(first)) || w.Left != len(all) || len(all) == 0 {
+			waiters, all := r.waiters("k")
+			if slices.Contains(all, entry(first)) || w.Left != len(all) || len(all) == 0 {
 				t.Errorf("%q wait, and %d are left", all, w.Left)
 			}
 			owed := r.index() + ":{" + r.lanes.Tag(r.lanes.Of(r.key("k"))) + "}:owed"
@@ -113,5 +126,27 @@ func TestWhatComesIntoALaneIsAnnounced(t *testing.T) {
 			for heard := notices.Channel(); receive(t, heard).Payload != queue; { //nolint:revive // others have their own
 			}
 		})
+	}
+}
+
+// A task in no lane, or with keys in several, releases a key. It leaves the waiters by a call of its own, and the wake is one script.
+func TestALeaverOfAnotherLaneCostsNoSteps(t *testing.T) {
+	t.Parallel()
+	r, queue := inLanes(t, "k")
+	leaver, next := r.Delayed("leaver"), r.Delayed("next", asynq.Queue(queue))
+	r.Park(leaver, "k")
+	r.Begin(leaver)
+	r.Park(next, "k")
+	r.Client.AddHook(before(func(cmd redis.Cmder) {
+		if sum := fmt.Sprint(cmd.Args()[min(1, len(cmd.Args())-1)]); line.ClusterScripts()[sum] == "promote" {
+			t.Error("the wake is made in steps")
+		}
+	}))
+	w, err := r.Engine.Wake(t.Context(), r.key("k"), line.WakeOptions{Leaver: leaver})
+	if err != nil || !slices.Equal(w.Tasks, []line.Task{next}) || w.Left != 0 {
+		t.Errorf("woke %v with %d left, %v", w.Tasks, w.Left, err)
+	}
+	if _, all := r.waiters("k"); len(all)+len(r.parked()) != 0 || r.wait(leaver).Keys != nil {
+		t.Errorf("%q wait, %q are parked, and the leaver waits for %q", all, r.parked(), r.wait(leaver).Keys)
 	}
 }
