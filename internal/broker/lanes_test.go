@@ -174,6 +174,35 @@ func TestAnIdleServerWithLanesSendsFewCommands(t *testing.T) {
 	}
 }
 
+// One call brings about a megabyte of messages. The others come at once, not when the lane is looked at again.
+func TestLargeTasksOfALaneFillAllSlots(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	client := patientCluster(t, redistest.StartCluster(t, 3))
+	const all = 16
+	tasks := asynq.NewClientFromRedisClient(client)
+	for range all {
+		if _, err := tasks.Enqueue(asynq.NewTask("test", make([]byte, 250_000)), asynq.Queue(l.Queue("orders", 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began, end := make(chan time.Time, all), make(chan struct{})
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: all + 4}, func(context.Context, *asynq.Task) error {
+		began <- time.Now()
+		<-end
+		return nil
+	})
+	t.Cleanup(func() { close(end) })
+	first := redistest.Receive(t, began, patience)
+	var took time.Duration
+	for range all - 1 {
+		took = redistest.Receive(t, began, patience).Sub(first)
+	}
+	if took > laneLooks*laneLookEach {
+		t.Errorf("the last of %d tasks begins %v after the first", all, took)
+	}
+}
+
 // asynq puts a task back whose handler has not ended in time: an idle server is to hear of it.
 func TestATaskThatIsPutBackIsAnnounced(t *testing.T) {
 	t.Parallel()
