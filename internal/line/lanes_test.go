@@ -150,3 +150,23 @@ func TestALeaverOfAnotherLaneCostsNoSteps(t *testing.T) {
 		t.Errorf("%q wait, %q are parked, and the leaver waits for %q", all, r.parked(), r.wait(leaver).Keys)
 	}
 }
+
+// What a script takes for a queue in the lane of a key, and would touch, is no other queue that a server may have.
+func TestScriptsKnowTheQueuesOfALane(t *testing.T) {
+	t.Parallel()
+	r, _ := inLanes(t, "k")
+	for _, queue := range []string{
+		"mail", "mail@48", "mail@48-abc", "mail@48-Z09", "mail@48-ab", "mail@48-abcd", "mail@48-ab_", "mail@048-abc", "mail@4-abc", "a@48-abc@", "48-abc",
+		"a@48-abc@48-abc", "mail@48-äc", r.lanes.Queue("mail", 48),
+	} {
+		apart, err := r.Client.Eval(t.Context(), line.Composed("return apart(ARGV[1], ARGV[2]) and 1 or 0"), nil, r.lanes.Tag(48), "asynq:{"+queue+"}:").Bool()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.lanes.In(queue); !apart && !ok && r.lanes.Check(queue) == nil {
+			t.Errorf("scripts take %q for a queue in lane 48, and a server may have it", queue)
+		} else if apart && ok {
+			t.Errorf("scripts do not know %q", queue)
+		}
+	}
+}

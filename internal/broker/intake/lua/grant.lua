@@ -90,7 +90,7 @@ local function lock(found, key, id, number, at)
   if not ttl then
     return false
   end
-  local lane = string.match(key, '.*@(%d+)%-%w+}:%l+$')
+  local lane = string.match(key, '.*@(%d+)%-%w%w%w}:%l+$')
   for tag in string.gmatch(found[6], '(@%d+%-)%w+}') do -- the locks of another lane are not here
     if tag ~= '@' .. (lane or '') .. '-' then
       return false
