@@ -133,7 +133,11 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		}
 		if name == "" || repeated || a.Requeues() {
 			c.intake.End(a.Queue, a.ID)
-			return send(ctx)
+			cmd := send(ctx)
+			if a.Requeues() && cmd.Err() == nil {
+				c.announce(ctx, a.Queue)
+			}
+			return cmd
 		}
 		if done, err := c.intake.Acknowledge(ctx, end); done {
 			released = true

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -170,6 +171,65 @@ func TestAnIdleServerWithLanesSendsFewCommands(t *testing.T) {
 	t.Logf("%.1f commands a second; a task starts after %v (p50), %v (p90)", rate, took[len(took)/2], took[len(took)*9/10])
 	if rate > 60 {
 		t.Errorf("an idle server sends %.1f commands a second, want 60 at most", rate)
+	}
+}
+
+// One call brings about a megabyte of messages. The others come at once, not when the lane is looked at again.
+func TestLargeTasksOfALaneFillAllSlots(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	client := patientCluster(t, redistest.StartCluster(t, 3))
+	const all = 16
+	tasks := asynq.NewClientFromRedisClient(client)
+	for range all {
+		if _, err := tasks.Enqueue(asynq.NewTask("test", make([]byte, 250_000)), asynq.Queue(l.Queue("orders", 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began, end := make(chan time.Time, all), make(chan struct{})
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: all + 4}, func(context.Context, *asynq.Task) error {
+		began <- time.Now()
+		<-end
+		return nil
+	})
+	t.Cleanup(func() { close(end) })
+	first := redistest.Receive(t, began, patience)
+	var took time.Duration
+	for range all - 1 {
+		took = redistest.Receive(t, began, patience).Sub(first)
+	}
+	if took > laneLooks*laneLookEach {
+		t.Errorf("the last of %d tasks begins %v after the first", all, took)
+	}
+}
+
+// asynq puts a task back whose handler has not ended in time: an idle server is to hear of it.
+func TestATaskThatIsPutBackIsAnnounced(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	client := patientCluster(t, c)
+	queue := l.Queue("orders", 5)
+	began, end := make(chan struct{}), make(chan struct{})
+	_, s := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: 1, ShutdownTimeout: time.Millisecond}, func(context.Context, *asynq.Task) error {
+		close(began)
+		<-end
+		return nil
+	})
+	t.Cleanup(func() { close(end) })
+	fill(t, client, 1, []string{queue})
+	redistest.Receive(t, began, patience)
+	notices := client.Subscribe(t.Context(), lanes.ReadyChannel)
+	t.Cleanup(func() { _ = notices.Close() })
+	if _, err := notices.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	if n := client.LLen(t.Context(), asynqwire.Pending(queue)).Val(); n != 1 {
+		t.Fatalf("%d tasks are pending", n)
+	}
+	if m := redistest.Receive(t, notices.Channel(), patience); m.Payload != queue {
+		t.Errorf("a notice of %s, want one of %s", m.Payload, queue)
 	}
 }
 

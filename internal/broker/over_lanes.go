@@ -133,12 +133,19 @@ func (c *Conn) forwardedIn(ctx context.Context, in []string, answers []*redis.Cm
 			c.lanes.hear(in[i])
 		}
 	}
-	if len(come) == 0 {
+	c.announce(ctx, come...)
+}
+
+// announce tells all servers that tasks have come into queues, as far as these are in lanes.
+func (c *Conn) announce(ctx context.Context, queues ...string) {
+	if c.lanes == nil || len(queues) == 0 {
 		return
 	}
 	_, _ = c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, queue := range come {
-			pipe.Publish(ctx, lanes.ReadyChannel, queue)
+		for _, queue := range queues {
+			if _, ok := c.lanes.lanes.In(queue); ok {
+				pipe.Publish(ctx, lanes.ReadyChannel, queue)
+			}
 		}
 		return nil
 	})

@@ -136,16 +136,18 @@ func (l Lanes) Check(queue string) error {
 		return nil
 	case strings.ContainsAny(queue, "{}"):
 		return fmt.Errorf("the queue %q has a brace in its name, which would decide on its slot: rename it, or use no lanes", queue)
-	case isLane(queue):
-		return fmt.Errorf("the queue %q is named like one in a lane: name the queue without its lane", queue)
+	case looksInLane(queue):
+		return fmt.Errorf("the queue %q is named like one in a lane, NAME@NUMBER-xyz: name the queue without its lane, or rename it", queue)
 	}
 	return nil
 }
 
-// isLane reports whether a queue has the name of one in a lane, for any number of lanes.
-func isLane(queue string) bool {
-	_, _, ok := Split(queue)
-	return ok
+// looksInLane reports whether a name has the form of that of a queue in a lane. Scripts know no more: they have no checksum to tell
+// the suffix.
+func looksInLane(queue string) bool {
+	at := strings.LastIndex(queue, mark)
+	number, suffix, found := strings.Cut(queue[at+1:], "-")
+	return at >= 0 && found && number != "" && strings.Trim(number, digits[:10]) == "" && len(suffix) == suffixSize && strings.Trim(suffix, digits) == ""
 }
 
 // Split returns the queue and the lane that the name of a queue in a lane is made of, for any number of lanes; ok is false

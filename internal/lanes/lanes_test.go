@@ -115,6 +115,9 @@ func TestUnfitQueuesAreRefused(t *testing.T) {
 	for queue, want := range map[string]string{
 		"orders": "", "a b": "", strings.Repeat("q", 200): "", "a@b": "",
 		"a{b": "brace", "a}b": "brace", "{a}": "brace", l.Queue("orders", 17): "without its lane", of(t, 16).Queue("orders", 3): "without its lane",
+		// Scripts do not know which suffix is that of a lane.
+		"mail@48-abc": "named like one in a lane", "a@b@048-Ab0": "named like one in a lane", "@2000-000": "named like one in a lane",
+		"mail@48-ab": "", "mail@48-abcd": "", "mail@48abc": "", "mail@-abc": "", "mail@4x-abc": "", "mail@48-ab_": "", "mail@48-abc@": "", "48-abc": "",
 	} {
 		err := l.Check(queue)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

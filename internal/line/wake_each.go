@@ -35,6 +35,9 @@ func (e *Engine) wakeEach(ctx context.Context, calls []call) []KeyWoken {
 		inSteps[i] = i
 	}
 	if !e.spread || e.names.Count() > 0 {
+		if e.spread {
+			e.leaveApart(ctx, calls)
+		}
 		inSteps = e.wakeAtOnce(ctx, calls, all)
 	}
 	var wakes sync.WaitGroup
@@ -43,6 +46,23 @@ func (e *Engine) wakeEach(ctx context.Context, calls []call) []KeyWoken {
 	}
 	wakes.Wait()
 	return all
+}
+
+// leaveApart takes the leavers out that the script does not reach, because they are in another lane than the key. If that fails, the
+// wake is made in steps, which try it again.
+func (e *Engine) leaveApart(ctx context.Context, calls []call) {
+	var leaves sync.WaitGroup
+	for i := range calls {
+		c := &calls[i]
+		if t := taskOf(c.leaver); c.leaver != "" && !e.Together(t.Queue, c.target.key) {
+			leaves.Go(func() {
+				if e.Leave(ctx, c.target.key, t) == nil {
+					c.leaver = ""
+				}
+			})
+		}
+	}
+	leaves.Wait()
 }
 
 // wakeAtOnce runs wake.lua for each call, and again for those that have no answer yet. It checks each waiter once. It returns

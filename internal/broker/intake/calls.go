@@ -106,7 +106,7 @@ type reader struct {
 type got struct {
 	tasks  []Task
 	parked []Parked
-	more   bool // there may be tasks behind those that were parked
+	more   bool // there may be tasks behind these
 }
 
 // read reads a reply.

@@ -70,8 +70,8 @@ func (p *place) fetch(most int, found []arrival, takes bool, a asked) fetch {
 	return f
 }
 
-// answered notes the tasks that a reply has. It reports whether there may be others behind some that were parked or are
-// being parked.
+// answered notes the tasks that a reply has. It reports whether there may be others behind them: the call has stopped before,
+// or some were parked or are being parked.
 func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	var g got
 	rest, answers := f.divided(reply)

@@ -54,11 +54,12 @@ func (p *Parking) unserved() string {
 	return "|" + strings.Join(queues, "|") + "|"
 }
 
-// parked reads which tasks a call has parked. more says that there may be others behind them. It leaves out tasks whose
+// parked reads which tasks a call has parked. more says that it has stopped, and there may be others behind those that it has parked
+// or taken. It leaves out tasks whose
 // recorded keys cannot be read: an error would lose the tasks that came in the same reply.
 func (r *reader) parked(value any) (all []Parked, more bool, err error) {
 	list, _ := value.([]any)
-	if len(list) == 0 || r.locks == nil {
+	if len(list) == 0 || len(list) > 1 && r.locks == nil {
 		return nil, false, fmt.Errorf("%w: parked %v", errReply, value)
 	}
 	for _, value := range list[1:] {

@@ -37,7 +37,7 @@ func TestAFetchSaysWhichTasksItHasTaken(t *testing.T) {
 	for name, reply := range map[string]any{
 		"no list": "x", "part of a task": reply[:5], "no number": []any{int64(1), "id", "x", "message", nil, nil, nil},
 		"no queue": []any{int64(0), "id", int64(1), "message", nil, nil, nil}, "another queue": []any{int64(3), "id", int64(1), "message", nil, nil, nil},
-		"parked, without locks": append(reply[:7:7], []any{int64(0)}),
+		"parked, without locks": append(reply[:7:7], []any{int64(0), []any{int64(1)}}), "no list of parked ones": append(reply[:7:7], "x"),
 	} {
 		if _, err := r.read(reply); !errors.Is(err, errReply) {
 			t.Errorf("%s: %v", name, err)
@@ -45,6 +45,11 @@ func TestAFetchSaysWhichTasksItHasTaken(t *testing.T) {
 	}
 	if _, err := r.read([]any{int64(1), "id", "x", "message", nil, nil, nil}); err == nil || !strings.HasSuffix(err.Error(), "number x") {
 		t.Errorf("the error does not say what is no number: %v", err)
+	}
+	for stopped, more := range map[int64]bool{0: false, 1: true} { // the messages were too long for one call
+		if got, err := r.read(append(reply[:7:7], []any{stopped})); err != nil || len(got.tasks) != 1 || got.more != more {
+			t.Errorf("stopped %d: %+v, %v", stopped, got, err)
+		}
 	}
 	if none, err := r.read([]any{}); err != nil || len(none.tasks) != 0 {
 		t.Errorf("none: %+v, %v", none, err)

@@ -62,7 +62,6 @@ elseif cancelled then
   return 3
 else
   redis.call('RPUSH', KEYS[4], id)
-  ready(KEYS[4], 1)
   redis.call('HSET', KEYS[1], 'msg', ARGV[3], 'state', 'pending', 'pending_since', ARGV[6])
   if deaths then
     redis.call('HSET', KEYS[1], 'railtoken:deaths', deaths)
@@ -78,5 +77,8 @@ if ARGV[7] ~= '' then
     end
     redis.call('INCR', KEYS[i + 2])
   end
+end
+if ARGV[7] ~= 'archived' then
+  ready(KEYS[4], 1)
 end
 return 1

@@ -116,8 +116,8 @@ else
 end
 redis.call('HSET', record, 'newest', id, 'number', number, 'first', string.format('%.0f', first), 'calls',
   string.sub(call .. (waits and '1' or '0') .. calls, 1, 4 * (#call + 1)))
+redis.call('PEXPIRE', record, ARGV[A + 7])
 if state == 'pending' then
   ready(pending, 1)
 end
-redis.call('PEXPIRE', record, ARGV[A + 7])
 return {1, id, state, due, waits and 1 or 0}

@@ -74,6 +74,7 @@ if looked and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entr
       write(task, r)
       redis.call('ZREM', home, id)
       push(entry, ARGV[3], set, '')
+      ready(KEYS[9], 1)
       return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
     end
   end

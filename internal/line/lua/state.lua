@@ -221,5 +221,7 @@ local function promote(task, waiters, entry, now)
     return 'gone'
   end
   push(entry, now, waiters, found[4])
+  local _, prefix = parse(entry)
+  ready(prefix .. 'pending', 1)
   return 'woken'
 end

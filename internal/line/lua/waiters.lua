@@ -72,9 +72,9 @@ local function indexOf(parked, waiters)
   return lane and parked .. ':{' .. lane .. '}' or parked
 end
 
--- apart(lane, prefix) returns whether the tasks of a queue are in another lane than a key.
+-- apart(lane, prefix) returns whether the tasks of a queue are in another lane than a key. No other queue has a name of this form.
 local function apart(lane, prefix)
-  return lane and string.match(prefix, '.*@(%d+)%-%w+}:$') ~= string.match(lane, '^@(%d+)%-')
+  return lane and string.match(prefix, '.*@(%d+)%-%w%w%w}:$') ~= string.match(lane, '^@(%d+)%-')
 end
 
 -- enter(index, entry, now (us), most or 0, how long an entry counts (ms)) adds an entry, or refreshes it. Returns {},

@@ -12,8 +12,9 @@ local paused = {}
 -- is named, or the first of a sequence if it waits.
 --
 -- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'gone' when the only entry was
--- that of a task that cannot run any more, and was removed; 'none' when no other waiter can run; or 'more' when none of
--- those that it checked could be woken: call again, and skip as many as the second value says.
+-- that of a task that cannot run any more, and was removed; 'none' when no other waiter can run; 'more' when none of
+-- those that it checked could be woken: call again, and skip as many as the second value says; or 'apart' when one that it met is in
+-- another lane: none was woken, and the wake is to be made in steps.
 local function wake(waiters, index, owed, sequence, leaver, only, now, rank, most, wanted, hope, delay, ...)
   rank, most, wanted = tonumber(rank), tonumber(most), tonumber(wanted)
   -- Waiters of a paused or unserved queue keep their places: they are skipped without a check, ten thousand at most.
@@ -45,61 +46,77 @@ local function wake(waiters, index, owed, sequence, leaver, only, now, rank, mos
   -- the rest.
   local woken, also, looked, size, searched, over, outcome = {}, {}, 0, wanted, 0, false, 'none'
   local behind, all = nil, false -- the next one, if it is known whether there is one
-  while not over and looked < most and passable > 0 do
-    local found
-    if only ~= '' then
-      found = redis.call('ZSCORE', waiters, only) and {only} or {}
-    elseif sequence then
-      found, size = redis.call('ZRANGE', sequence, 0, 1), 1
-    else
-      found = redis.call('ZRANGE', waiters, rank, rank + size)
-    end
-    local out, parked = {}, {}
-    for i = 1, lane and #found or 0 do
-      local _, prefix = parse(found[i])
-      if apart(lane, prefix) then
-        return {'apart', 0}
-      end
-    end
-    for i = 1, math.min(#found, size) do
-      local entry = found[i]
-      local _, prefix, task = parse(entry)
-      if only == '' and stuck(prefix) then
-        passable = passable - 1
-        rank = rank + 1
+  local function search()
+    while not over and looked < most and passable > 0 do
+      local found
+      if only ~= '' then
+        found = redis.call('ZSCORE', waiters, only) and {only} or {}
+      elseif sequence then
+        found, size = redis.call('ZRANGE', sequence, 0, 1), 1
       else
-        looked = looked + 1
-        local verdict, state, _, others = unpack(check(task, waiters, now))
-        if sequence and verdict ~= 'here' then
-          break
+        found = redis.call('ZRANGE', waiters, rank, rank + size)
+      end
+      local out, parked = {}, {}
+      for i = 1, lane and #found or 0 do
+        local _, prefix = parse(found[i])
+        if apart(lane, prefix) then
+          outcome = 'apart'
+          return
         end
-        out[#out + 1] = entry
-        if verdict ~= 'elsewhere' then
-          parked[#parked + 1] = entry
-        end
-        if only ~= '' and (verdict == 'gone' or verdict == 'overdue') then
-          outcome = 'gone'
-        end
-        if state == 'pending' then
-          searched = searched + 1
-        end
-        if verdict == 'here' and searched <= wanted and pull(entry, state) then
-          woken[#woken + 1], also[#woken + 1] = entry, others
-          if #woken == wanted then
-            over, behind, all = true, found[i + 1], only == '' and rank == 0
+      end
+      for i = 1, math.min(#found, size) do
+        local entry = found[i]
+        local _, prefix, task = parse(entry)
+        if only == '' and stuck(prefix) then
+          passable = passable - 1
+          rank = rank + 1
+        else
+          looked = looked + 1
+          local verdict, state, _, others = unpack(check(task, waiters, now))
+          if sequence and verdict ~= 'here' then
             break
+          end
+          out[#out + 1] = entry
+          if verdict ~= 'elsewhere' then
+            parked[#parked + 1] = entry
+          end
+          if only ~= '' and (verdict == 'gone' or verdict == 'overdue') then
+            outcome = 'gone'
+          end
+          if state == 'pending' then
+            searched = searched + 1
+          end
+          if verdict == 'here' and searched <= wanted and pull(entry, state) then
+            woken[#woken + 1], also[#woken + 1] = entry, others
+            if #woken == wanted then
+              over, behind, all = true, found[i + 1], only == '' and rank == 0
+              break
+            end
           end
         end
       end
+      if #out > 0 then
+        redis.call('ZREM', waiters, unpack(out))
+      end
+      if #parked > 0 then
+        redis.call('ZREM', index, unpack(parked))
+      end
+      over = over or only ~= '' or sequence or #found <= size
+      size = 100
     end
-    if #out > 0 then
-      redis.call('ZREM', waiters, unpack(out))
+  end
+  -- A task that was pulled is in no set until it is pushed, so nothing ends the script in between: not an error, and not a waiter
+  -- of another lane. The rest is for the wake that is owed.
+  local ok, failure = pcall(search)
+  if #woken == 0 then
+    if not ok then
+      error(failure, 0)
+    elseif outcome == 'apart' then
+      return {'apart', 0}
     end
-    if #parked > 0 then
-      redis.call('ZREM', index, unpack(parked))
-    end
-    over = over or only ~= '' or sequence or #found <= size
-    size = 100
+  elseif not ok then
+    redis.call('ZREM', waiters, unpack(woken))
+    redis.call('ZREM', index, unpack(woken))
   end
   if #woken > 0 then
     for i = #woken, 1, -1 do -- the first of them comes last, to the very head

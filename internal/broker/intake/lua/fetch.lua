@@ -4,8 +4,8 @@
 -- KEYS  pending, paused, active and lease of each queue, and the mark of a fetch that was recalled
 -- ARGV  for the fetch: see grant.lua
 --
--- Returns a list with seven values of each task, one more if tasks were parked, and one more with what became of those that
--- waited for their locks: see tell, settle and take in grant.lua.
+-- Returns a list with seven values of each task, one more if tasks were parked or others are left, and one more with what became of
+-- those that waited for their locks: see tell, settle and take in grant.lua.
 local reply = {}
 if call('EXISTS', KEYS[#KEYS]) == 0 then
   local ok, err = take(reply, 1, tonumber(ARGV[2]), 1)

@@ -14,9 +14,9 @@ if redis.call('HGET', KEYS[1], 'pending_since') ~= ARGV[1] or redis.call('LREM',
 end
 redis.call('ZREM', KEYS[3], ARGV[2])
 redis.call('RPUSH', KEYS[4], ARGV[2])
-ready(KEYS[4], 1)
 redis.call('HSET', KEYS[1], 'state', 'pending', 'pending_since', ARGV[3])
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'railtoken:woken', '1') -- when is not known any more
 end
+ready(KEYS[4], 1)
 return subscribed

@@ -90,7 +90,7 @@ local function lock(found, key, id, number, at)
   if not ttl then
     return false
   end
-  local lane = string.match(key, '.*@(%d+)%-%w+}:%l+$')
+  local lane = string.match(key, '.*@(%d+)%-%w%w%w}:%l+$')
   for tag in string.gmatch(found[6], '(@%d+%-)%w+}') do -- the locks of another lane are not here
     if tag ~= '@' .. (lane or '') .. '-' then
       return false
@@ -183,8 +183,14 @@ local leases = {}
 -- settle.
 local spaces, parked = 100, nil
 
--- settle(reply) notes the leases, and adds to the reply which tasks were parked, if there are any: the list of 1 when there
--- may be more of them, else 0, and of groups of tasks: position of their queue, type, recorded keys, what lock returned,
+-- stop() notes that grant ends before it has had to: others may be behind those that it has looked at.
+local function stop()
+  parked = parked or {0}
+  parked[1] = 1
+end
+
+-- settle(reply) notes the leases, and adds to the reply which tasks were parked, if there are any, or that grant has stopped: the list
+-- of 1 if so, else 0, and of groups of tasks: position of their queue, type, recorded keys, what lock returned,
 -- when they were first refused (us), how many stand before the first of them, and their IDs. It must be called after
 -- grant, also if that has failed: asynq recovers only tasks with a lease.
 local function settle(reply)
@@ -282,7 +288,7 @@ local followers = {}
 -- grant(reply, first, most, at) takes up to so many tasks for a fetch, and the followers at the heads of their queues, and adds
 -- them to a reply. Each is looked for in the queues by an order of its own, and by the last one if there are fewer. A paused
 -- queue has no task, and one whose hash is gone is left to asynq. Long messages come in several calls, or a slow network would
--- not bring the reply in time.
+-- not bring the reply in time: the reply says so.
 local function grant(reply, first, most, at)
   local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 11])
   local open, empty = {}, {} -- queues that are not paused; and those that are, or have no task left
@@ -340,8 +346,7 @@ local function grant(reply, first, most, at)
     if held and parks(queue, k, id, task, found, counters, at) then
       due[n + 1], due[n + 2] = nil, nil
       if spaces == 0 or room <= 0 then
-        parked[1] = 1
-        return
+        return stop()
       end
     else
       local fields = {'state', 'active', 'pending_since', name .. i}
@@ -355,7 +360,7 @@ local function grant(reply, first, most, at)
       granted[task] = true
       tell(reply, queue, id, i, found, counters)
       if room <= 0 then
-        return
+        return i < most and stop()
       end
       i = i + 1
     end

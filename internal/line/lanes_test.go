@@ -1,0 +1,172 @@
+package line_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/lanes"
+	"github.com/railtoken/railtoken/internal/line"
+)
+
+// laneRig is a rig with lanes.
+type laneRig struct {
+	*rig
+	lanes lanes.Lanes
+}
+
+// inLanes returns a rig with lanes, and its queue in the lane of a key.
+func inLanes(t *testing.T, key string) (r laneRig, queue string) {
+	t.Helper()
+	l, err := lanes.New(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = laneRig{newRig(t, "cluster"), l}
+	r.Engine = r.newQueue(r.Client, line.Options{Lanes: l})
+	return r, l.Queue(r.name, l.Of(r.key(key)))
+}
+
+// elsewhere returns a key in another lane than a key.
+func (r laneRig) elsewhere(key string) string {
+	other := key + "'"
+	for r.lanes.Of(r.key(other)) == r.lanes.Of(r.key(key)) {
+		other += "'"
+	}
+	return other
+}
+
+// waiters returns the set of a key's waiters, and their entries.
+func (r laneRig) waiters(key string) (set string, entries []string) {
+	r.Helper()
+	set = line.NamesIn(r.lanes).Waiters(r.key(key))
+	entries, err := r.Client.ZRange(r.Context(), set, 0, -1).Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return set, entries
+}
+
+// A wake of several has taken one out of its set when it comes to what ends it.
+func TestWhatEndsAWakeLosesNoTask(t *testing.T) {
+	t.Parallel()
+	for what, last := range map[string]func(r laneRig, queue string){
+		"a task of another lane": func(r laneRig, _ string) { r.Park(r.Delayed("last"), "k") },
+		"a key that asynq has not made": func(r laneRig, queue string) {
+			task := r.Delayed("last", asynq.Queue(queue))
+			r.Park(task, "k")
+			r.Remove(task)
+			if err := r.Client.Set(r.Context(), hash(task), "other", 0).Err(); err != nil {
+				r.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r, queue := inLanes(t, "k")
+			first := r.Delayed("first", asynq.Queue(queue))
+			r.Park(first, "k")
+			for _, id := range []string{"gone", "gone, too"} {
+				task := r.Delayed(id, asynq.Queue(queue))
+				r.Park(task, "k")
+				r.Remove(task)
+			}
+			last(r, queue)
+			w, err := r.Engine.Wake(t.Context(), r.key("k"), line.WakeOptions{Most: 2})
+			if err != nil || !slices.Equal(w.Tasks, []line.Task{first}) {
+				t.Errorf("woke %v, %v", w.Tasks, err)
+			}
+			pending := r.Client.LRange(t.Context(), "asynq:{"+queue+"}:pending", 0, -1).Val()
+			if !slices.Equal(pending, []string{"first"}) || r.State(first) != asynq.TaskStatePending {
+				t.Errorf("pending are %q, and the first is %v", pending, r.State(first))
+			}
+			waiters, all := r.waiters("k")
+			if slices.Contains(all, entry(first)) || w.Left != len(all) || len(all) == 0 {
+				t.Errorf("%q wait, and %d are left", all, w.Left)
+			}
+			owed := r.index() + ":{" + r.lanes.Tag(r.lanes.Of(r.key("k"))) + "}:owed"
+			if r.Client.ZScore(t.Context(), owed, waiters).Err() != nil {
+				t.Error("nobody looks whether the first task has come")
+			}
+		})
+	}
+}
+
+// An idle server looks at a lane that it has not heard of every 2 s.
+func TestWhatComesIntoALaneIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for how, comes := range map[string]func(r laneRig, queue string){
+		"woken in steps, because its other key is in another lane": func(r laneRig, queue string) {
+			other := r.elsewhere("k")
+			r.Park(r.Delayed("t", asynq.Queue(queue)), other)
+			if w := r.Wake(other); len(w.Tasks) != 1 {
+				r.Errorf("woke %+v", w)
+			}
+		},
+		"free when it is parked": func(r laneRig, queue string) {
+			lock := "railtoken:lock:{" + r.lanes.Encode(r.key("k")) + "}"
+			opts := line.ParkOptions{Locks: []line.RedisKeys{{Lock: lock, Notify: lock + ":notify"}}}
+			if p := r.parkWith(r.Delayed("t", asynq.Queue(queue)), "k", opts); !p.Free {
+				r.Errorf("parked as %+v", p)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			r, queue := inLanes(t, "k")
+			notices := r.Client.Subscribe(t.Context(), lanes.ReadyChannel)
+			t.Cleanup(func() { _ = notices.Close() })
+			if _, err := notices.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			comes(r, queue)
+			for heard := notices.Channel(); receive(t, heard).Payload != queue; { //nolint:revive // others have their own
+			}
+		})
+	}
+}
+
+// A task in no lane, or with keys in several, releases a key. It leaves the waiters by a call of its own, and the wake is one script.
+func TestALeaverOfAnotherLaneCostsNoSteps(t *testing.T) {
+	t.Parallel()
+	r, queue := inLanes(t, "k")
+	leaver, next := r.Delayed("leaver"), r.Delayed("next", asynq.Queue(queue))
+	r.Park(leaver, "k")
+	r.Begin(leaver)
+	r.Park(next, "k")
+	r.Client.AddHook(before(func(cmd redis.Cmder) {
+		if sum := fmt.Sprint(cmd.Args()[min(1, len(cmd.Args())-1)]); line.ClusterScripts()[sum] == "promote" {
+			t.Error("the wake is made in steps")
+		}
+	}))
+	w, err := r.Engine.Wake(t.Context(), r.key("k"), line.WakeOptions{Leaver: leaver})
+	if err != nil || !slices.Equal(w.Tasks, []line.Task{next}) || w.Left != 0 {
+		t.Errorf("woke %v with %d left, %v", w.Tasks, w.Left, err)
+	}
+	if _, all := r.waiters("k"); len(all)+len(r.parked()) != 0 || r.wait(leaver).Keys != nil {
+		t.Errorf("%q wait, %q are parked, and the leaver waits for %q", all, r.parked(), r.wait(leaver).Keys)
+	}
+}
+
+// What a script takes for a queue in the lane of a key, and would touch, is no other queue that a server may have.
+func TestScriptsKnowTheQueuesOfALane(t *testing.T) {
+	t.Parallel()
+	r, _ := inLanes(t, "k")
+	for _, queue := range []string{
+		"mail", "mail@48", "mail@48-abc", "mail@48-Z09", "mail@48-ab", "mail@48-abcd", "mail@48-ab_", "mail@048-abc", "mail@4-abc", "a@48-abc@", "48-abc",
+		"a@48-abc@48-abc", "mail@48-äc", r.lanes.Queue("mail", 48),
+	} {
+		apart, err := r.Client.Eval(t.Context(), line.Composed("return apart(ARGV[1], ARGV[2]) and 1 or 0"), nil, r.lanes.Tag(48), "asynq:{"+queue+"}:").Bool()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.lanes.In(queue); !apart && !ok && r.lanes.Check(queue) == nil {
+			t.Errorf("scripts take %q for a queue in lane 48, and a server may have it", queue)
+		} else if apart && ok {
+			t.Errorf("scripts do not know %q", queue)
+		}
+	}
+}
