@@ -46,7 +46,12 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		}
 		return cmd
 	case Recover:
-		return c.recover(ctx, sum, keys, c.over(text, sum, keys, args, send))
+		if c.lanes == nil {
+			return c.recover(ctx, sum, keys, send)
+		}
+		return goesOn(ctx, sum, c.recover(ctx, sum, keys, func(ctx context.Context) *redis.Cmd {
+			return c.overLanes(ctx, text, sum, keys, args, send)
+		}))
 	case Stop:
 		c.pulse.over()
 		c.Silence()
@@ -59,7 +64,11 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		return cmd
 	default:
 		if name := scripts[sum]; c.lanes != nil && (name == forwardScript || name == janitorScript) {
-			return c.overLanes(ctx, text, sum, keys, args, send)
+			cmd := c.overLanes(ctx, text, sum, keys, args, send)
+			if name == forwardScript {
+				return goesOn(ctx, sum, cmd)
+			}
+			return cmd
 		}
 		if scripts[sum] == forwardScript && c.look.forwardsNothing(ctx) {
 			cmd := redis.NewCmd(ctx, "evalsha", sum)
@@ -74,15 +83,6 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.missed(cmd.Err())
 		return cmd
 	}
-}
-
-// over has a script of asynq carried out in the lanes, too, if there are any.
-func (c *Conn) over(text, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd,
-) func(context.Context) *redis.Cmd {
-	if c.lanes == nil {
-		return send
-	}
-	return func(ctx context.Context) *redis.Cmd { return c.overLanes(ctx, text, sum, keys, args, send) }
 }
 
 // fetched fetches a task, by asynq's script when our own cannot be used. more reports that others may follow at once.
