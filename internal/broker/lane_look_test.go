@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -29,14 +30,7 @@ func TestAMasterThatHangsHidesNoOtherLane(t *testing.T) {
 func hidesNoOtherLane(t *testing.T, patient bool) {
 	t.Helper()
 	ctx, l := t.Context(), newLanes(t, manyLanes)
-	c := redistest.StartCluster(t, 5) // so that one has no keys of asynq's own
-	for _, node := range c.Nodes() {  // the others go on without it
-		for name, value := range map[string]string{"cluster-node-timeout": "60000", "cluster-require-full-coverage": "no"} {
-			if err := node.Client(t).ConfigSet(ctx, name, value).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	c := robustCluster(t, 5) // so that one has no keys of asynq's own
 	client := c.Client(t, func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = patient })
 	began := make(chan string, 100)
 	conn, _ := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: 8}, func(ctx context.Context, _ *asynq.Task) error {
@@ -47,18 +41,7 @@ func hidesNoOtherLane(t *testing.T, patient bool) {
 	fill(t, client, 1, []string{l.Queue("orders", 0)})
 	redistest.Receive(t, began, patience)
 	hung := without(t, c, "asynq:queues", asynqwire.ServersKey, asynqwire.WorkersKey, "asynq:servers:{*")
-	var theirs, others []int
-	for lane := range l.Count() {
-		master, err := client.MasterForKey(ctx, asynqwire.Pending(l.Queue("orders", lane)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if master.Options().Addr == hung.Addr() {
-			theirs = append(theirs, lane)
-		} else {
-			others = append(others, lane)
-		}
-	}
+	theirs, others := lanesOn(t, client, l, hung)
 	fill(t, client, 1, []string{l.Queue("orders", theirs[0]), l.Queue("mail", theirs[1])}, asynq.ProcessIn(time.Hour))
 	<-time.After(laneLooks * laneLookEach) // the server does, too
 	hung.Pause()
@@ -94,6 +77,37 @@ func hidesNoOtherLane(t *testing.T, patient bool) {
 	if got := redistest.Receive(t, began, patience); got != queue {
 		t.Errorf("%s begins", got)
 	}
+}
+
+// robustCluster starts a Cluster whose masters go on without one that hangs.
+func robustCluster(t *testing.T, n int) *redistest.Cluster {
+	t.Helper()
+	c := redistest.StartCluster(t, n)
+	for _, node := range c.Nodes() {
+		for name, value := range map[string]string{"cluster-node-timeout": "60000", "cluster-require-full-coverage": "no"} {
+			if err := node.Client(t).ConfigSet(t.Context(), name, value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return c
+}
+
+// lanesOn returns the lanes of a master, and those of the others.
+func lanesOn(t *testing.T, client *redis.ClusterClient, l lanes.Lanes, master *redistest.Server) (theirs, others []int) {
+	t.Helper()
+	for lane := range l.Count() {
+		of, err := client.MasterForKey(t.Context(), asynqwire.Pending(l.Queue("orders", lane)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of.Options().Addr == master.Addr() {
+			theirs = append(theirs, lane)
+		} else {
+			others = append(others, lane)
+		}
+	}
+	return theirs, others
 }
 
 // without returns a master that has none of some keys.

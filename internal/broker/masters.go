@@ -128,6 +128,24 @@ func isOver(ctx context.Context, over <-chan struct{}) bool {
 	}
 }
 
+// byItself makes a call of a purpose to the master of a key, and waits for it for awayAfter, or not at all while another is under way.
+// Then it returns late, as an error, and the call goes on. Without lanes it waits for the call.
+func byItself[C redis.Cmder](ctx context.Context, l *laneLook, purpose, key string, late C, call func(context.Context) C) C {
+	if l == nil {
+		return call(ctx)
+	}
+	var answer C
+	master := l.masters.groups(1, func(int) string { return key })[0].master
+	over, begun := l.masters.begin(errand{purpose, master}, func(ctx context.Context) { answer = call(ctx) })
+	ctx, cancel := context.WithTimeout(ctx, awayAfter)
+	defer cancel()
+	if !begun || !isOver(ctx, over) {
+		late.SetErr(errLate)
+		return late
+	}
+	return answer
+}
+
 // close ends all calls and waits for their ends. None begins any more.
 func (m *masters) close() {
 	m.mu.Lock()

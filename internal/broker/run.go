@@ -49,8 +49,7 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.drain()
 		return send(ctx)
 	case Beat:
-		defer c.intake.Beat()()
-		cmd := send(ctx)
+		cmd := c.beat(ctx, sum, keys, send)
 		c.pulse.called(cmd.Err())
 		return cmd
 	default:
