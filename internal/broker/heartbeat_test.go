@@ -3,12 +3,16 @@ package broker
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -63,5 +67,68 @@ func TestATaskRestsDuringAHeartbeat(t *testing.T) {
 				<-over
 			})
 		})
+	}
+}
+
+// A master hangs on which are the state of a server and running tasks. Its heartbeat goes on for the others, and tasks begin there.
+func TestAHeartbeatWaitsForNoMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	ctx, l := t.Context(), newLanes(t, manyLanes)
+	c := robustCluster(t, 3)
+	client := c.Client(t)
+	began, ends := make(chan string, 100), make(chan struct{})
+	inLanesOn(t, client, Options{Lanes: l}, asynq.Config{Queues: someQueues, Concurrency: 8}, func(ctx context.Context, _ *asynq.Task) error {
+		queue, _ := asynq.GetQueueName(ctx)
+		began <- queue
+		if lanes.Base(queue) == "mail" {
+			<-ends
+		}
+		return nil
+	})
+	t.Cleanup(sync.OnceFunc(func() { close(ends) }))
+	tasks := asynq.NewClientFromRedisClient(client) // it knows the queues, and so needs one master for each task
+	enqueue := func(queue string) {
+		t.Helper()
+		if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(queue)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func(queue string) {
+		t.Helper()
+		enqueue(queue)
+		client.Publish(ctx, lanes.ReadyChannel, queue)
+		redistest.Receive(t, began, patience)
+	}
+	for lane := range l.Count() {
+		runs(l.Queue("orders", lane))
+	}
+	var hung *redistest.Server
+	for _, node := range c.Nodes() {
+		if len(node.Client(t).Keys(ctx, "asynq:servers:{*").Val()) > 0 {
+			hung = node
+		}
+	}
+	theirs, others := lanesOn(t, client, l, hung)
+	long := l.Queue("mail", others[0])
+	for _, queue := range []string{l.Queue("mail", theirs[0]), l.Queue("mail", theirs[1]), l.Queue("mail", theirs[2]), long} {
+		runs(queue)
+	}
+	hung.Pause()
+	t.Cleanup(sync.OnceFunc(hung.Resume))
+	var worst time.Duration
+	hangs := time.Now()
+	for i := 0; time.Since(hangs) < 7*time.Second; i++ {
+		queue := l.Queue("orders", others[i%len(others)])
+		at := time.Now()
+		enqueue(queue)
+		redistest.Receive(t, began, patience)
+		worst = max(worst, time.Since(at))
+	}
+	t.Logf("a task begins after %v at most", worst)
+	if worst > laneLooks*laneLookEach+2*time.Second {
+		t.Errorf("while a master hangs, a task on another begins only after %v", worst)
+	}
+	if ends := client.ZScore(ctx, asynqwire.Lease(long), client.ZRange(ctx, asynqwire.Lease(long), 0, 0).Val()[0]).Val(); ends < float64(hangs.Add(30*time.Second).Unix()) {
+		t.Errorf("the lease of a task on another master was not extended for %v", time.Since(hangs))
 	}
 }

@@ -19,8 +19,10 @@ const (
 	// was lost waits for their product.
 	laneLooks    = 4
 	laneLookEach = 500 * time.Millisecond
-	// laneLookLimit bounds a look.
+	// laneLookLimit bounds a call of a look.
 	laneLookLimit = time.Second
+	// laneLooking is the purpose of a look.
+	laneLooking = "look"
 )
 
 // laneLook knows which lanes have nothing at all, by one command for each of them from time to time, so that nothing is to be
@@ -36,9 +38,7 @@ type laneLook struct {
 	at     map[string]int // the position of the spot, by its queues
 
 	begin, end sync.Once
-	ended      context.Context
-	cancel     context.CancelFunc
-	running    sync.WaitGroup
+	masters    *masters
 	notices    *subscription.Subscription
 
 	mu sync.Mutex // guards what is known of the spots
@@ -49,6 +49,7 @@ type spot struct {
 	queues                 []string
 	all                    []string // the keys of all that may be there
 	pending, delayed, owed []string // those of its tasks that may run, or may later, and of what is owed
+	next                   int      // the round of its next look
 	// Whether it has anything, and whether some of it is delayed or owed, as far as is known.
 	has, delays, owes bool
 }
@@ -57,8 +58,7 @@ func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) 
 	if opts.Lanes.Count() == 0 {
 		return nil
 	}
-	l := &laneLook{client: client, lanes: opts.Lanes, intake: in, at: map[string]int{}}
-	l.ended, l.cancel = context.WithCancel(context.Background())
+	l := &laneLook{client: client, lanes: opts.Lanes, intake: in, at: map[string]int{}, masters: newMasters(client)}
 	for queue := range intake.Served(opts.Queues) {
 		l.queues = append(l.queues, queue)
 	}
@@ -102,17 +102,21 @@ func (l *laneLook) start() {
 	l.begin.Do(func() {
 		l.notices = subscription.New(l.client)
 		_, _ = l.notices.Follow(lanes.ReadyChannel, l.hear)
-		l.look(l.ended, func(int) bool { return true })
-		l.running.Go(func() {
+		ctx, cancel := context.WithTimeout(l.masters.ended, awayAfter)
+		defer cancel()
+		for _, over := range l.round(0) {
+			isOver(ctx, over)
+		}
+		l.masters.begin(errand{purpose: "rounds"}, func(ctx context.Context) {
 			tick := time.NewTicker(laneLookEach)
 			defer tick.Stop()
-			for part := 0; ; part++ {
+			for round := 1; ; round++ {
 				select {
-				case <-l.ended.Done():
+				case <-ctx.Done():
 					return
 				case <-tick.C:
+					l.round(round)
 				}
-				l.look(l.ended, func(i int) bool { return i >= l.lanes.Count() || i%laneLooks == part%laneLooks })
 			}
 		})
 	})
@@ -125,8 +129,7 @@ func (l *laneLook) close() {
 	}
 	l.begin.Do(func() {}) // it never starts
 	l.end.Do(func() {
-		l.cancel()
-		l.running.Wait()
+		l.masters.close()
 		if l.notices != nil {
 			_ = l.notices.Close()
 		}
@@ -145,63 +148,86 @@ func (l *laneLook) hear(queue string) {
 	l.intake.Hear(queue)
 }
 
-// look looks at some spots. A master that does not answer leaves what is known of its lanes as it was.
-func (l *laneLook) look(ctx context.Context, at func(i int) bool) {
-	ctx, cancel := context.WithTimeout(ctx, laneLookLimit)
-	defer cancel()
-	var some []int
-	for i := range l.spots {
-		if at(i) {
-			some = append(some, i)
-		}
+// nextLook returns the round after one in which a spot is looked at: a queue itself in each, and a lane in its own of laneLooks.
+func nextLook(spot, lanes, round int) int {
+	if spot >= lanes {
+		return round + 1
 	}
+	return round + laneLooks - (round+laneLooks-spot%laneLooks)%laneLooks
+}
+
+// round begins a look at each master for those of its spots that are due, unless one is under way: then they stay due. It returns
+// channels that are closed at the ends of the looks.
+func (l *laneLook) round(round int) (over []<-chan struct{}) {
+	for _, g := range l.masters.groups(len(l.spots), func(i int) string { return l.spots[i].all[0] }) {
+		due := slices.DeleteFunc(g.at, func(i int) bool { return l.spots[i].next > round })
+		if len(due) == 0 {
+			continue
+		}
+		end, begun := l.masters.begin(errand{laneLooking, g.master}, func(ctx context.Context) { l.look(ctx, due) })
+		if !begun {
+			continue
+		}
+		for _, i := range due {
+			l.spots[i].next = nextLook(i, l.lanes.Count(), round)
+		}
+		over = append(over, end)
+	}
+	return over
+}
+
+// look looks at some spots of a master. What is known of those for which it does not answer stays as it was.
+func (l *laneLook) look(ctx context.Context, some []int) {
 	known := l.exist(ctx, some, func(s *spot) []string { return s.all })
-	l.mu.Lock()
 	var filled []int
+	l.mu.Lock()
 	for n, i := range some {
-		s := &l.spots[i]
-		if exists, err := known[n].Result(); err == nil {
+		if exists, err := known[n][0].Result(); err == nil {
+			s := &l.spots[i]
 			s.has = exists > 0
 			s.delays, s.owes = s.delays && s.has, s.owes && s.has
-		}
-		if s.has {
-			filled = append(filled, i)
+			if s.has {
+				filled = append(filled, i)
+			}
 		}
 	}
 	l.mu.Unlock()
-	pending := l.exist(ctx, filled, func(s *spot) []string { return s.pending })
-	delayed := l.exist(ctx, filled, func(s *spot) []string { return s.delayed })
-	owed := l.exist(ctx, filled, func(s *spot) []string { return s.owed })
+	parts := l.exist(ctx, filled,
+		func(s *spot) []string { return s.pending }, func(s *spot) []string { return s.delayed }, func(s *spot) []string { return s.owed })
 	for n, i := range filled {
-		s := &l.spots[i]
-		if pending[n].Val() > 0 {
+		s, pending, delayed, owed := &l.spots[i], parts[n][0], parts[n][1], parts[n][2]
+		if pending.Val() > 0 {
 			for _, queue := range s.queues {
 				l.intake.Hear(queue)
 			}
 		}
 		l.mu.Lock()
-		if exists, err := delayed[n].Result(); err == nil {
+		if exists, err := delayed.Result(); err == nil {
 			s.delays = exists > 0
 		}
-		if exists, err := owed[n].Result(); err == nil {
+		if exists, err := owed.Result(); err == nil {
 			s.owes = exists > 0
 		}
 		l.mu.Unlock()
 	}
 }
 
-// exist asks, for each of some spots, how many of some of its keys exist: in one pipeline for each master.
-func (l *laneLook) exist(ctx context.Context, some []int, keys func(*spot) []string) []*redis.IntCmd {
-	answers := make([]*redis.IntCmd, len(some))
+// exist asks, for each of some spots, how many of some of its keys exist: in one pipeline.
+func (l *laneLook) exist(ctx context.Context, some []int, kinds ...func(*spot) []string) [][]*redis.IntCmd {
+	answers := make([][]*redis.IntCmd, len(some))
 	if len(some) == 0 {
 		return answers
 	}
+	ctx, cancel := context.WithTimeout(ctx, laneLookLimit)
+	defer cancel()
 	_, _ = l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n, i := range some {
-			if all := keys(&l.spots[i]); len(all) > 0 {
-				answers[n] = pipe.Exists(ctx, all...)
-			} else {
-				answers[n] = redis.NewIntCmd(ctx)
+			for _, keys := range kinds {
+				answer := redis.NewIntCmd(ctx)
+				if all := keys(&l.spots[i]); len(all) > 0 {
+					answer = pipe.Exists(ctx, all...)
+				}
+				answers[n] = append(answers[n], answer)
 			}
 		}
 		return nil

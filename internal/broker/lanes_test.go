@@ -372,13 +372,18 @@ func TestManyQueuesHaveLanes(t *testing.T) {
 			}
 			fill(t, client, 1, queues)
 			var ran atomic.Int32
-			inLanesOn(t, client, Options{Lanes: l, Interval: 4 * time.Millisecond}, asynq.Config{
+			_, s := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{
 				Queues: all, StrictPriority: strict, Concurrency: 4,
 			}, func(context.Context, *asynq.Task) error {
 				ran.Add(1)
 				return nil
 			})
 			eventually(t, "all run", func() bool { return int(ran.Load()) == len(queues) })
+			began := time.Now()
+			s.Shutdown()
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("an idle server with %d queues takes %v to shut down", most, took)
+			}
 		})
 	}
 }

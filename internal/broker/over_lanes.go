@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -20,7 +21,7 @@ var overTexts sync.Map
 
 // overLanes carries out a script of asynq, which is for one queue, for the queue and for its lanes that may have something for
 // it. asynq gets all that they answer as one answer: the sum of numbers, or all elements of lists. A master that does not answer
-// leaves out its part, unless none has answered.
+// leaves out its part, unless none has answered. If it answers later, what it has done stays done.
 func (c *Conn) overLanes(ctx context.Context, text, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
 	queue, ok := "", false
 	if len(keys) > 0 {
@@ -37,42 +38,83 @@ func (c *Conn) overLanes(ctx context.Context, text, sum string, keys []string, a
 	if forwards {
 		wanted = c.lanes.mayDelay
 	}
-	var answers []*redis.Cmd
-	if !forwards || c.lanes.mayDelay(queue) || c.look.forwardsDue() {
-		cmd := send(ctx)
-		if rediswire.Says(cmd.Err(), rediswire.NoScript) { // go-redis sends the whole script next
-			return cmd
-		}
-		if forwards && cmd.Err() == nil {
-			c.look.forwarded()
-		}
-		answers = append(answers, cmd)
-	}
 	var in []string
+	if !forwards || wanted(queue) || c.look.forwardsDue() {
+		in = append(in, queue)
+	}
 	for lane := range c.lanes.lanes.Count() {
 		if name := c.lanes.lanes.Queue(queue, lane); wanted(name) {
 			in = append(in, name)
 		}
 	}
-	theirs, known := c.inLanes(ctx, sum, queue, in, keys, args)
-	if !known {
-		return answer(ctx, sum, noScriptError{})
+	answers := c.inLanes(ctx, sum, queue, in, keys, args)
+	for i, cmd := range answers {
+		switch {
+		case rediswire.Says(cmd.Err(), rediswire.NoScript): // go-redis sends the whole script next
+			return answer(ctx, sum, noScriptError{})
+		case forwards && in[i] == queue && cmd.Err() == nil:
+			c.look.forwarded()
+		}
 	}
-	if forwards {
-		c.forwardedIn(ctx, in, theirs)
-	}
-	all := merged(ctx, sum, append(answers, theirs...))
+	all := merged(ctx, sum, answers)
 	c.pulse.called(all.Err())
 	c.missed(all.Err())
 	return all
 }
 
-// inLanes carries out a script for queues in lanes; known is false if some master does not know it, nor does this process.
-func (c *Conn) inLanes(ctx context.Context, sum, queue string, in, keys []string, args []any) (answers []*redis.Cmd, known bool) {
-	if len(in) == 0 {
-		return nil, true
+// goesOn gives asynq an empty answer if no master has answered a script over lanes: after an error asynq would forward and recover
+// nothing in its other queues, whose lanes may be on masters that answer.
+func goesOn(ctx context.Context, sum string, cmd *redis.Cmd) *redis.Cmd {
+	if _, reply := errors.AsType[redis.Error](cmd.Err()); cmd.Err() == nil || reply {
+		return cmd
 	}
-	answers = make([]*redis.Cmd, len(in))
+	return merged(ctx, sum, nil)
+}
+
+// inLanes carries out a script for a queue, for which it is, and for its lanes: on all masters at the same time. An answer is that
+// the master does not know the script if this process does not, either.
+func (c *Conn) inLanes(ctx context.Context, sum, queue string, in, keys []string, args []any) []*redis.Cmd {
+	answers := make([]*redis.Cmd, len(in))
+	for i := range answers {
+		answers[i] = answer(ctx, sum, errLate)
+	}
+	type part struct {
+		at      []int
+		answers []*redis.Cmd
+		over    <-chan struct{}
+	}
+	var parts []part
+	for _, g := range c.lanes.masters.groups(len(in), func(i int) string { return asynqwire.Pending(in[i]) }) {
+		p := part{at: g.at, answers: make([]*redis.Cmd, len(g.at))}
+		over, begun := c.lanes.masters.begin(errand{sum, g.master}, func(ctx context.Context) {
+			theirs := make([]string, len(p.at))
+			for n, i := range p.at {
+				theirs[n] = in[i]
+			}
+			c.onMaster(ctx, sum, queue, theirs, keys, args, p.answers)
+			if scripts[sum] == forwardScript {
+				c.forwardedIn(ctx, theirs, p.answers)
+			}
+		})
+		if p.over = over; begun {
+			parts = append(parts, p)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, awayAfter)
+	defer cancel()
+	for _, p := range parts {
+		if !isOver(ctx, p.over) {
+			continue
+		}
+		for n, i := range p.at {
+			answers[i] = p.answers[n]
+		}
+	}
+	return answers
+}
+
+// onMaster carries out a script in some lanes of one master, by its text if the master does not know it.
+func (c *Conn) onMaster(ctx context.Context, sum, queue string, in, keys []string, args []any, answers []*redis.Cmd) {
 	call := func(at []int, script func(redis.Pipeliner, []string, []any) *redis.Cmd) {
 		_, _ = c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, i := range at {
@@ -95,18 +137,14 @@ func (c *Conn) inLanes(ctx context.Context, sum, queue string, in, keys []string
 			unknown = append(unknown, i)
 		}
 	}
-	if len(unknown) == 0 {
-		return answers, true
-	}
 	text, ok := overTexts.Load(sum)
-	if !ok {
-		return nil, false
+	if !ok || len(unknown) == 0 {
+		return
 	}
 	source, _ := text.(string)
 	call(unknown, func(pipe redis.Pipeliner, keys []string, args []any) *redis.Cmd {
 		return pipe.Eval(ctx, source, keys, args...)
 	})
-	return answers, true
 }
 
 // inLane returns the keys and arguments of a script for a queue as they are for another.
@@ -124,24 +162,25 @@ func inLane(prefix, other string, keys []string, args []any) ([]string, []any) {
 	return ofKeys, ofArgs
 }
 
-// forwardedIn tells all servers of the tasks that are pending now in some lanes.
+// forwardedIn tells all servers of the tasks that are pending now in some lanes of a master, by way of that.
 func (c *Conn) forwardedIn(ctx context.Context, in []string, answers []*redis.Cmd) {
 	var come []string
 	for i, cmd := range answers {
-		if n, err := cmd.Int(); err == nil && n > 0 {
-			come = append(come, in[i])
-			c.lanes.hear(in[i])
+		if n, err := cmd.Int(); err != nil || n == 0 {
+			continue
 		}
+		c.lanes.hear(in[i])
+		come = append(come, in[i])
 	}
 	c.announce(ctx, come...)
 }
 
-// announce tells all servers that tasks have come into queues, as far as these are in lanes.
+// announce tells all servers that tasks have come into queues of one master, as far as these are in lanes.
 func (c *Conn) announce(ctx context.Context, queues ...string) {
 	if c.lanes == nil || len(queues) == 0 {
 		return
 	}
-	_, _ = c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, _ = c.lanes.masters.of(ctx, asynqwire.Pending(queues[0])).Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, queue := range queues {
 			if _, ok := c.lanes.lanes.In(queue); ok {
 				pipe.Publish(ctx, lanes.ReadyChannel, queue)

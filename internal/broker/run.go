@@ -35,31 +35,30 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 	case Ack:
 		return c.acknowledge(ctx, text, sum, keys, args, send)
 	case Fetch:
-		cmd, more := c.fetched(ctx, known, keys, send)
-		c.failures.pause(ctx, cmd.Err())
-		// asynq sleeps after a fetch that has found nothing: it gets the next one at once if a task may have come meanwhile.
-		for again, began := true, time.Now(); again && !more && c.pacer.fetched(ctx, cmd.Err()); {
-			c.look.fetched(false)
-			cmd, more = c.fetched(ctx, known, keys, send)
-			again = c.pacer.followed(cmd.Err()) && time.Since(began) <= c.pacer.interval
-			c.failures.pause(ctx, cmd.Err())
-		}
-		return cmd
+		return c.paced(ctx, known, keys, send)
 	case Recover:
-		return c.recover(ctx, sum, keys, c.over(text, sum, keys, args, send))
+		if c.lanes == nil {
+			return c.recover(ctx, sum, keys, send)
+		}
+		return goesOn(ctx, sum, c.recover(ctx, sum, keys, func(ctx context.Context) *redis.Cmd {
+			return c.overLanes(ctx, text, sum, keys, args, send)
+		}))
 	case Stop:
 		c.pulse.over()
 		c.Silence()
 		c.drain()
 		return send(ctx)
 	case Beat:
-		defer c.intake.Beat()()
-		cmd := send(ctx)
+		cmd := c.beat(ctx, sum, keys, send)
 		c.pulse.called(cmd.Err())
 		return cmd
 	default:
 		if name := scripts[sum]; c.lanes != nil && (name == forwardScript || name == janitorScript) {
-			return c.overLanes(ctx, text, sum, keys, args, send)
+			cmd := c.overLanes(ctx, text, sum, keys, args, send)
+			if name == forwardScript {
+				return goesOn(ctx, sum, cmd)
+			}
+			return cmd
 		}
 		if scripts[sum] == forwardScript && c.look.forwardsNothing(ctx) {
 			cmd := redis.NewCmd(ctx, "evalsha", sum)
@@ -76,14 +75,26 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 	}
 }
 
-// over has a script of asynq carried out in the lanes, too, if there are any.
-func (c *Conn) over(text, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd,
-) func(context.Context) *redis.Cmd {
-	if c.lanes == nil {
-		return send
+// paced fetches a task, and holds asynq while there is none.
+func (c *Conn) paced(ctx context.Context, known bool, keys []string, send func(context.Context) *redis.Cmd) *redis.Cmd {
+	if c.pacer.round.rests() {
+		return answer(ctx, "", redis.Nil)
 	}
-	return func(ctx context.Context) *redis.Cmd { return c.overLanes(ctx, text, sum, keys, args, send) }
+	cmd, more := c.fetched(ctx, known, keys, send)
+	c.failures.pause(ctx, cmd.Err())
+	// asynq sleeps after a fetch that has found nothing: it gets the next one at once if a task may have come meanwhile.
+	for again, began := true, time.Now(); again && !more && c.pacer.fetched(ctx, cmd.Err()); {
+		c.look.fetched(false)
+		cmd, more = c.fetched(ctx, known, keys, send)
+		again = c.pacer.followed(cmd.Err()) && time.Since(began) <= c.pacer.interval
+		c.failures.pause(ctx, cmd.Err())
+	}
+	c.pacer.round.answered(cmd.Err(), c.ours(known) && c.intake.AllAtOnce() && !more)
+	return cmd
 }
+
+// ours reports whether tasks are fetched by our own script, for a fetch of asynq that is recognised or not.
+func (c *Conn) ours(known bool) bool { return known && c.tasks != nil && !c.foreign.Load() }
 
 // fetched fetches a task, by asynq's script when our own cannot be used. more reports that others may follow at once.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
@@ -101,11 +112,12 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 			return cmd, false
 		}
 	}
-	if foreign := c.foreign.Load(); foreign && !c.plain {
+	if c.foreign.Load() && !c.plain {
 		cmd = redis.NewCmd(ctx, "evalsha")
 		cmd.SetErr(fmt.Errorf("%w: no task is fetched", ErrAsynq))
 		return cmd, false
-	} else if known && c.tasks != nil && !foreign {
+	}
+	if c.ours(known) {
 		return c.fetch(ctx, keys)
 	}
 	return send(ctx), false

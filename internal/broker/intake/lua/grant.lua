@@ -211,13 +211,11 @@ local function suits(group, queue, message)
   return group and group.queue == queue and group.kind == kindOf(message)
 end
 
--- How many tasks the first refusals of a key have left to their server, by the waiters of the key.
-local lefts = {}
-
 -- parking() returns the function parks. Most calls need none of this.
 local function parking()
   -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
-  -- parked if their type allows that, but for so many as there should be before them: the server decides whether those wait in its memory.
+  -- parked if their type allows that, and so many are parked on the key already, which are woken before them: of others
+  -- their server decides whether they wait in its memory.
   local function groupOf(queue, prefix, message, recorded, counters, at)
     local types, kind = ARGV[at + 3], kindOf(message)
     local group = {queue = queue, kind = kind, counters = counters, alone = orders[kind]}
@@ -234,7 +232,9 @@ local function parking()
       end
     end
     group.waiters, group.notify = 'railtoken:waiters:{' .. key .. '}', 'railtoken:lock:{' .. key .. '}:notify'
-    group.leaves = tonumber(behind) - call('ZCARD', group.waiters)
+    if call('ZCARD', group.waiters) < tonumber(behind) then
+      return group
+    end
     load()
     group.parks = park ~= nil
     local name, lasts = string.sub(prefix, 8, -3), counters[4]
@@ -257,11 +257,6 @@ local function parking()
       groups[recorded] = group
     end
     if not group.parks then
-      return false
-    end
-    local left = lefts[group.waiters] or 0
-    if left < group.leaves then
-      lefts[group.waiters] = left + 1
       return false
     end
     local ok, done = pcall(park, group, id, task, message, tonumber(ARGV[at + 9]))
