@@ -139,11 +139,16 @@ func newRig(t *testing.T, kind string) *rig {
 
 func newRigOn(t *testing.T, kind string, client redis.UniversalClient) *rig {
 	t.Helper()
+	return newRigWith(t, kind, client, line.Options{})
+}
+
+func newRigWith(t *testing.T, kind string, client redis.UniversalClient, opts line.Options) *rig {
+	t.Helper()
 	r := &rig{
 		T: t, name: fmt.Sprintf("r%d", rigs.Add(1)), on: kind, Client: client,
 		Tasks: asynq.NewClientFromRedisClient(client), Inspect: asynq.NewInspectorFromRedisClient(client),
 	}
-	r.Engine = r.newQueue(client, line.Options{})
+	r.Engine = r.newQueue(client, opts)
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // laneRig is a rig with lanes.
@@ -18,15 +19,14 @@ type laneRig struct {
 	lanes lanes.Lanes
 }
 
-// inLanes returns a rig with lanes, and its queue in the lane of a key.
+// inLanes returns a rig with lanes, on a Cluster of its own, and its queue in the lane of a key.
 func inLanes(t *testing.T, key string) (r laneRig, queue string) {
 	t.Helper()
 	l, err := lanes.New(64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = laneRig{newRig(t, "cluster"), l}
-	r.Engine = r.newQueue(r.Client, line.Options{Lanes: l})
+	r = laneRig{newRigWith(t, "cluster", redistest.StartCluster(t, 3).Client(t), line.Options{Lanes: l}), l}
 	return r, l.Queue(r.name, l.Of(r.key(key)))
 }
 
