@@ -60,8 +60,8 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	few := []Contestant{Bare, Railtoken, SleepRetry}
 	onCluster := twenty
 	onCluster.Name, onCluster.Title = "K20-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", twenty.Title, lanes, masters)
-	spread := part{env, pairs.Scenario, []Contestant{Railtoken, RailtokenLanes}}
-	spread.Name, spread.Title = "wake-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", pairs.Title, lanes, masters)
+	spread := part{env, Pairs(share(2 * wakePairs)), []Contestant{Railtoken, RailtokenLanes}}
+	spread.Name, spread.Title = "wake-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", spread.Title, lanes, masters)
 	return []measure.Contest{
 		contended(env, one, All),
 		contended(env, Repeat("K4", 4, share(250), contendedWork, seed), All),
