@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,10 +27,16 @@ type steps struct {
 	answer bool // Acknowledge answers itself
 	deaf   bool // nobody hears of the end
 	err    error
-	done   []string
+
+	mu   sync.Mutex // a repeated call is another goroutine's
+	done []string
 }
 
-func (s *steps) note(step string) { s.done = append(s.done, step) }
+func (s *steps) note(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = append(s.done, step)
+}
 
 func (s *steps) Release(a Acknowledgement) (*colocated.Release, func()) {
 	s.note("release of " + a.Script)
@@ -89,6 +96,8 @@ func (s *steps) ended(t *testing.T) (*miniredis.Miniredis, *redis.Client, *Conn)
 
 func (s *steps) want(t *testing.T, done ...string) {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !slices.Equal(s.done, done) {
 		t.Errorf("%s; want %s", strings.Join(s.done, ", "), strings.Join(done, ", "))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,10 +240,10 @@ func TestAShutdownWaitsForOnePauseAtMost(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const interval = 50 * time.Millisecond
 					m, client := newVirtual(t)
-					var looks int
+					var looks atomic.Int32
 					client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 						if cmd.Name() == "exists" {
-							looks++
+							looks.Add(1)
 						}
 						return next(ctx, cmd)
 					}))
@@ -265,10 +266,10 @@ func TestAShutdownWaitsForOnePauseAtMost(t *testing.T) {
 						}
 					}
 					time.Sleep(time.Second)
-					looks = 0
+					looks.Store(0)
 					time.Sleep(10 * time.Second)
-					if looks < 200 || looks > 320 {
-						t.Errorf("an idle server looks %d times in 10 s", looks)
+					if n := looks.Load(); n < 200 || n > 320 {
+						t.Errorf("an idle server looks %d times in 10 s", n)
 					}
 					if stopped {
 						close(stopping)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,14 +247,14 @@ func TestALeaseIsReleasedWithTheAcknowledgement(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, client := newVirtual(t, Options{})
 				r := active(t, e, client, "a")
-				ran, outcomes := 0, 0
+				var ran, outcomes atomic.Int32
 				release := colocated.NewRelease(nil, "me", nil, func(context.Context, bool) (colocated.Outcome, error) {
-					ran++
+					ran.Add(1)
 					return colocated.Outcome{}, nil
 				})
 				release.Kept, release.Awaited, release.HandsOff = tc.kept, tc.wait, tc.handsOff
 				tc.opts.Keys = []string{"k"}
-				tc.opts.Done = func(map[string]Woken, colocated.Outcome, error) { outcomes++ }
+				tc.opts.Done = func(map[string]Woken, colocated.Outcome, error) { outcomes.Add(1) }
 				tc.opts.Defer = func(done func(colocated.Outcome, error)) *colocated.Release {
 					if tc.over {
 						return nil
@@ -276,13 +277,13 @@ func TestALeaseIsReleasedWithTheAcknowledgement(t *testing.T) {
 				}
 				time.Sleep(unacknowledged - 1)
 				synctest.Wait()
-				if ran != 0 {
+				if ran.Load() != 0 {
 					t.Error("it is released before a second is over")
 				}
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
-				if tc.left != (ran == 1) || tc.left != (outcomes == 1) {
-					t.Errorf("without an acknowledgement it is released %d times, with %d outcomes", ran, outcomes)
+				if tc.left != (ran.Load() == 1) || tc.left != (outcomes.Load() == 1) {
+					t.Errorf("without an acknowledgement it is released %d times, with %d outcomes", ran.Load(), outcomes.Load())
 				}
 				r.release = nil
 			})

@@ -25,8 +25,8 @@ func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
 		}
 	}
 	want := []string{
-		"K1", "K4", "K20", "orders", "sellers", "K1-busy", "K20-busy", "orders-busy", "K1-computes", "K20-computes", "orders-computes",
-		"hotkey", "hot-ahead", "wake-all", "wake", "open-loop", "noisy-tenant",
+		"K1", "K4", "K20", "K20-lanes", "orders", "sellers", "K1-busy", "K20-busy", "orders-busy", "K1-computes", "K20-computes", "orders-computes",
+		"hotkey", "hot-ahead", "wake-all", "wake-lanes", "wake", "open-loop", "noisy-tenant",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)

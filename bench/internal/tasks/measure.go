@@ -60,7 +60,7 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	few := []Contestant{Bare, Railtoken, SleepRetry}
 	onCluster := twenty
 	onCluster.Name, onCluster.Title = "K20-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", twenty.Title, lanes, masters)
-	spread := part{env, Pairs(share(2 * wakePairs)), []Contestant{Railtoken, RailtokenLanes}}
+	spread := part{env, Pairs(share(2 * wakePairs)), []Contestant{Railtoken, RailtokenLanes, RailtokenFIFO, RailtokenFIFOLanes}}
 	spread.Name, spread.Title = "wake-lanes", fmt.Sprintf("%s, on one Redis and in %d lanes of %d masters", spread.Title, lanes, masters)
 	return []measure.Contest{
 		contended(env, one, All),

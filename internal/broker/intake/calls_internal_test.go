@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,40 +53,48 @@ func TestACallIsRepeatedUntilItsOutcomeIsKnown(t *testing.T) {
 	}
 }
 
+// underWay returns how many calls are.
+func (in *Intake) underWay() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.calls
+}
+
 // A repetition ends with its first success. One that cannot begin any more, or goes on for too long, is given up.
 func TestARepetitionEndsWithItsSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		in := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}), Options{Slots: 1}) // nothing is dialed
 		defer func() { _ = in.client.Close() }()
-		began, calls, gaveUp := time.Now(), 0, 0
+		began := time.Now()
+		var calls, gaveUp atomic.Int32
 		failure := errors.New("away")
 		if !in.repeat(func(context.Context) error {
-			calls++
+			calls.Add(1)
 			if time.Since(began) < 50*time.Minute {
 				return failure
 			}
 			return nil
-		}, func() { gaveUp++ }) {
+		}, func() { gaveUp.Add(1) }) {
 			t.Error("it has not begun")
 		}
 		time.Sleep(30 * time.Minute)
-		if in.calls != 1 || gaveUp != 0 {
-			t.Errorf("%d calls are under way, and it was given up %d times", in.calls, gaveUp)
+		if in.underWay() != 1 || gaveUp.Load() != 0 {
+			t.Errorf("%d calls are under way, and it was given up %d times", in.underWay(), gaveUp.Load())
 		}
 		time.Sleep(21 * time.Minute)
 		synctest.Wait()
-		if in.calls != 0 || gaveUp != 0 || calls < 1500 { // each second, or half as often at least
-			t.Errorf("after %d calls %d are under way, and it was given up %d times", calls, in.calls, gaveUp)
+		if in.underWay() != 0 || gaveUp.Load() != 0 || calls.Load() < 1500 { // each second, or half as often at least
+			t.Errorf("after %d calls %d are under way, and it was given up %d times", calls.Load(), in.underWay(), gaveUp.Load())
 		}
-		in.repeat(func(context.Context) error { return failure }, func() { gaveUp++ })
+		in.repeat(func(context.Context) error { return failure }, func() { gaveUp.Add(1) })
 		time.Sleep(repeatLimit + time.Minute)
-		if in.calls != 0 || gaveUp != 1 {
-			t.Errorf("after more than an hour %d calls are under way, and it was given up %d times", in.calls, gaveUp)
+		if in.underWay() != 0 || gaveUp.Load() != 1 {
+			t.Errorf("after more than an hour %d calls are under way, and it was given up %d times", in.underWay(), gaveUp.Load())
 		}
 		in.spawn = func(time.Duration, func(context.Context)) bool { return false }
-		if in.repeat(func(context.Context) error { return nil }, func() { gaveUp++ }) || gaveUp != 2 || in.calls != 0 {
-			t.Errorf("it has begun in a process that ends; %d calls are under way, and it was given up %d times", in.calls, gaveUp)
+		if in.repeat(func(context.Context) error { return nil }, func() { gaveUp.Add(1) }) || gaveUp.Load() != 2 || in.underWay() != 0 {
+			t.Errorf("it has begun in a process that ends; %d calls are under way, and it was given up %d times", in.underWay(), gaveUp.Load())
 		}
 	})
 }
@@ -191,8 +200,8 @@ func TestATaskWhoseHandlerStillRunsGoesBack(t *testing.T) {
 		}
 		in.slots.running[name{"default", "a"}] = running{run: "before", until: time.Now().Add(lease)}
 		others := in.yield([]Task{{Queue: "default", ID: "a", Run: "run of a"}, {Queue: "default", ID: "b", Run: "run of b"}})
-		if len(others) != 1 || others[0].ID != "b" || in.calls != 1 {
-			t.Errorf("left are %v, and %d calls are under way", others, in.calls)
+		if len(others) != 1 || others[0].ID != "b" || in.underWay() != 1 {
+			t.Errorf("left are %v, and %d calls are under way", others, in.underWay())
 		}
 		time.Sleep(100*time.Millisecond - 1)
 		synctest.Wait()
@@ -201,8 +210,8 @@ func TestATaskWhoseHandlerStillRunsGoesBack(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := admin.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(got, []string{"a"}) || in.calls != 0 {
-			t.Errorf("pending are %v, and %d calls are under way", got, in.calls)
+		if got := admin.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(got, []string{"a"}) || in.underWay() != 0 {
+			t.Errorf("pending are %v, and %d calls are under way", got, in.underWay())
 		}
 	})
 }

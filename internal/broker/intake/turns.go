@@ -208,7 +208,9 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 	case p.may == 0: // only a task that they wake may be there
 		return asked{queues: ^queueSet(0), share: true, heard: p.heard}, ownSlots
 	case p.open && t.over(now, i), !p.open && waiting: // who waits for a key that is released now waits for no turn
-		return asked{queues: ^queueSet(0), woken: true}, ownSlots
+		a = t.of(p, want, others)
+		a.woken = true
+		return a, ownSlots
 	case !p.open:
 		t.begin(i, now)
 	}

@@ -325,3 +325,36 @@ func TestAcknowledgementsFindTasks(t *testing.T) {
 		t.Error("the place is asked although it had no more")
 	}
 }
+
+// Who waits for a key waits for no turn of its place when that is released, but with strict priorities for higher queues elsewhere.
+func TestAcknowledgementsTakeWhatTheyWakeOutOfTurn(t *testing.T) {
+	t.Parallel()
+	for strict, queues := range map[bool]queueSet{false: ^queueSet(0), true: setOf(0)} {
+		w := newTurns(2, 8, strict)
+		w.hear(0, setOf(0)|setOf(1))
+		w.hear(1, setOf(0))
+		if a, most := w.join(0, time.Unix(1e9, 0), 3); !a.woken || a.queues != queues || most != 3 {
+			t.Errorf("strict %v: %+v, %d, want the tasks that are woken in the queues %b for three slots", strict, a, most, queues)
+		}
+	}
+}
+
+// A place whose tasks wait for keys gives up its turn to one whose tasks may run.
+func TestAPlaceThatHasTooFewGivesUpItsTurn(t *testing.T) {
+	t.Parallel()
+	for full, next := range map[bool]int{true: 0, false: 2} {
+		w := newTurns(3, 8, false)
+		now := time.Unix(1e9, 0)
+		for i := range 3 {
+			w.hear(i, setOf(0))
+		}
+		for range w.width {
+			i, a, _ := w.pick(now)
+			w.answered(i, a, full, true)
+			w.leave(i)
+		}
+		if i, _, ok := w.pick(now.Add(time.Millisecond)); !ok || i != next {
+			t.Errorf("full %v: then %d is picked, %v, want %d", full, i, ok, next)
+		}
+	}
+}
