@@ -139,6 +139,55 @@ func excludes(t *testing.T, client redis.UniversalClient, queue string, keys int
 	}
 }
 
+// A task that waits for a key comes when the key is released, though another lane has waited for its turn.
+func TestATaskThatIsWokenWaitsForNoTurn(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, 3).Client(t)
+	a, err := attach.New(client, asynq.Config{Concurrency: 1, Queues: map[string]int{"orders": 1}}, attach.Options{
+		Lanes: 64, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer := laneProducer(t, client, 64)
+	put := func(id, key string, opts ...asynq.Option) {
+		t.Helper()
+		opts = append(opts, asynq.Queue("orders"), asynq.TaskID(id), attach.Keys(key))
+		if _, err := producer.EnqueueContext(t.Context(), asynq.NewTask("test", []byte(key)), opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began, end := make(chan string, 3), make(chan struct{})
+	server := asynq.NewServerFromRedisClient(a.Client(), a.Config())
+	t.Cleanup(func() { server.Shutdown(); _ = a.Close() })
+	byPayload := func(_ context.Context, task *asynq.Task) ([]string, error) {
+		return []string{string(task.Payload())}, nil
+	}
+	if err := server.Start(a.Lock(byPayload)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		began <- id
+		if id == "holds" {
+			<-end
+		}
+		return nil
+	}))); err != nil {
+		t.Fatal(err)
+	}
+	put("holds", "a")
+	if got := redistest.Receive(t, began, 30*time.Second); got != "holds" {
+		t.Fatal(got)
+	}
+	put("waits", "a", attach.WhenHeld(middleware.Requeue{}))
+	put("other", "b")                    // in another lane: the server hears of it by a notice, or by a look
+	<-time.After(300 * time.Millisecond) // the work of the task, which is longer than a turn
+	close(end)
+	for _, want := range []string{"waits", "other"} {
+		if got := redistest.Receive(t, began, 30*time.Second); got != want {
+			t.Errorf("%s runs, want %s", got, want)
+		}
+	}
+}
+
 // A task without known keys, one in a group and one of a plain client are in the queue itself; those with keys in a lane, wherever
 // the queue is named.
 func TestTasksGoToTheLaneOfTheirKeys(t *testing.T) {

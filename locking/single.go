@@ -45,7 +45,8 @@ type SingleOptions struct {
 
 	// Lanes is how many lanes the tasks have whose keys are locked, as in attach.Options: then the lock of a key is in the slot of its
 	// lane, and its name is another one, which RedisKeys of the Single returns. It needs a *redis.ClusterClient. RedisKey must be nil
-	// then. None when 0.
+	// then. None when 0. Attempts on a Redis Cluster fail, unless RedisKey is set, while its key railtoken:lanes has another number: the
+	// first process of all writes it.
 	Lanes int
 
 	// Namespace keeps applications apart that share a Redis: "shop-a" puts "shop-a:" before each Redis key and channel, also

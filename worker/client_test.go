@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -25,6 +26,24 @@ func virtualProducer(t testing.TB) *Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+func TestAClientHasTheLanesOfItsRedis(t *testing.T) {
+	t.Parallel()
+	at := Redis{Cluster: []string{"127.0.0.1:1"}, Lanes: 64}
+	for lanes, fault := range map[int]string{0: "", 64: "", 16: "have 16 lanes, and the Redis has 64"} {
+		c, err := NewClientWith(at, attach.ProducerOptions{Lanes: lanes})
+		if (err == nil) != (fault == "") || err != nil && !strings.Contains(err.Error(), fault) {
+			t.Errorf("%d lanes: %v, want %q", lanes, err, fault)
+		}
+		if err == nil {
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}
+	at.Addr, at.Cluster = "127.0.0.1:1", nil
+	if _, err := NewClient(at); err == nil || !strings.Contains(err.Error(), "lanes are for a Redis Cluster") {
+		t.Errorf("on one Redis: %v", err)
+	}
 }
 
 func TestEnqueueRoundsUpToWholeSeconds(t *testing.T) {

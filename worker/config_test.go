@@ -71,6 +71,7 @@ func TestValidateNamesFaultAndRemedy(t *testing.T) {
 		"TTL":              {func(c *Config) { c.LockTTL = time.Millisecond }, []string{"1ms"}},
 		"hold":             {func(c *Config) { c.MaxHold = -1 }, []string{"-1ns"}},
 		"strategy":         {func(c *Config) { c.Strategy = middleware.Wait{Attempts: -1} }, []string{"Wait.Attempts is -1"}},
+		"lanes of locks":   {func(c *Config) { c.LockRedis.Lanes = 64 }, []string{"LockRedis has Lanes", "set those of Redis"}},
 		"locks on a URL":   {func(c *Config) { c.LockRedis.Addr = "redis://h:1" }, []string{"RAILTOKEN_LOCK_REDIS_ADDR is a URL"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/lanes"
-	lines "github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -83,7 +82,7 @@ func (c *connection) open(ctx context.Context) error {
 
 // findLanes returns the number of lanes. If Redis does not answer, that is for the command to say.
 func (c *connection) findLanes(ctx context.Context) (int, error) {
-	recorded, err := lines.RecordedLanes(ctx, c.tasks)
+	recorded, err := lanes.Recorded(ctx, c.tasks)
 	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
 		return c.config.Redis.Lanes, nil
 	} else if err != nil {

@@ -81,7 +81,7 @@ func inLanes(q folded) (all []Finding) {
 			Where:  "queue " + q.Name,
 			What:   fmt.Sprintf("%d of the queue and its %d lanes in use are paused, and the others are not", q.Halted, q.Lanes),
 			Cost:   "the tasks of some keys do not run",
-			Remedy: "pause or resume the queue and all of its lanes: each is a queue of asynq's",
+			Remedy: "pause the queue in all of its lanes (railtoken pause " + q.Name + "), or in none (railtoken unpause " + q.Name + ")",
 		})
 	}
 	if q.Taken > 0 {

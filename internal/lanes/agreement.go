@@ -60,14 +60,32 @@ func (a *Agreement) Reach(ctx context.Context) error {
 
 // Introduce does what Reach does where there were no lanes so far: from now on there are, and no process may work without.
 func (a *Agreement) Introduce(ctx context.Context) error {
-	recorded, err := a.client.Get(ctx, Record).Result()
-	if err == nil && recorded == "0" && a.n > 0 {
+	recorded, err := Recorded(ctx, a.client)
+	if err == nil && recorded == 0 {
 		err = a.client.Set(ctx, Record, a.n, 0).Err()
 	}
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return fmt.Errorf("introduce lanes: %w", err)
 	}
 	return a.Reach(ctx)
+}
+
+// Recorded returns the number of lanes on the Redis of a client, 0 if there are none, or nobody has come yet.
+func Recorded(ctx context.Context, client redis.UniversalClient) (int, error) {
+	if _, cluster := client.(*redis.ClusterClient); !cluster {
+		return 0, nil
+	}
+	text, err := client.Get(ctx, Record).Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("read the number of lanes: %w", err)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("the key %s has %q, which is no number of lanes", Record, text)
+	}
+	return n, nil
 }
 
 func (a *Agreement) compare(ctx context.Context) error {

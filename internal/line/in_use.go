@@ -2,12 +2,8 @@ package line
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/lanes"
@@ -29,22 +25,4 @@ func (e *Engine) InUse(ctx context.Context, queue string) ([]string, error) {
 	}
 	slices.Sort(all)
 	return all, nil
-}
-
-// RecordedLanes returns the number of lanes that the tasks have, as the first process that had any has noted it; 0 if none has.
-func RecordedLanes(ctx context.Context, client redis.UniversalClient) (int, error) {
-	if _, cluster := client.(*redis.ClusterClient); !cluster {
-		return 0, nil
-	}
-	text, err := client.Get(ctx, lanes.Record).Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("read the number of lanes: %w", err)
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, fmt.Errorf("the key %s has %q, which is no number of lanes", lanes.Record, text)
-	}
-	return n, nil
 }

@@ -170,3 +170,22 @@ func TestScriptsKnowTheQueuesOfALane(t *testing.T) {
 		}
 	}
 }
+
+// A task has waited for a key in another lane, and its run has ended. The script of its acknowledgement does not reach those waiters, and
+// forgets the wait all the same: a failed task waits for its retry, and not for the key.
+func TestTheEndOfARunForgetsAWaitInAnotherLane(t *testing.T) {
+	t.Parallel()
+	r, queue := inLanes(t, "k")
+	other := r.elsewhere("k")
+	task := r.Delayed("t", asynq.Queue(queue))
+	r.Park(task, other)
+	set, _ := r.waiters(other)
+	const source = "local parked = 'railtoken:parked' "
+	leave := source + line.Composed("leaveWaiters(KEYS[1], ARGV[1], false) return 1")
+	if err := r.Client.Eval(t.Context(), leave, []string{hash(task)}, set).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.wait(task); got.Keys != nil {
+		t.Errorf("it waits for %q", got.Keys)
+	}
+}

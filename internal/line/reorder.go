@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,9 +24,6 @@ var (
 // would lose it at its next conflict. In the other order, an error would leave the task where it is, and it would jump
 // ahead at some later time.
 func (e *Engine) Reorder(ctx context.Context, key string, t Task, first bool) (bool, error) {
-	if err := e.agreement.Reach(ctx); err != nil {
-		return false, fmt.Errorf("delayqueue: %w", err)
-	}
 	where := "last"
 	if first {
 		where = "first"

@@ -1,9 +1,6 @@
 package line
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Wake moves the next waiter of key that can run to the head of its queue. Call it when the key is released.
 //
@@ -46,9 +43,6 @@ func (e *Engine) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
 // WakeNext wakes the next task of a key that was released outside of tasks: the head of its sequence, because only that one
 // may lock the key, or else the next waiters.
 func (e *Engine) WakeNext(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	if err := e.agreement.Reach(ctx); err != nil {
-		return Woken{}, fmt.Errorf("delayqueue: %w", err)
-	}
 	front, err := e.Front(ctx, key)
 	if err != nil {
 		return Woken{}, err

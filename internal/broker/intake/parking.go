@@ -55,8 +55,7 @@ func (p *Parking) unserved() string {
 }
 
 // parked reads which tasks a call has parked. more says that it has stopped, and there may be others behind those that it has parked
-// or taken. It leaves out tasks whose
-// recorded keys cannot be read: an error would lose the tasks that came in the same reply.
+// or taken. It leaves out tasks whose recorded keys cannot be read: an error would lose the tasks that came in the same reply.
 func (r *reader) parked(value any) (all []Parked, more bool, err error) {
 	list, _ := value.([]any)
 	if len(list) == 0 || len(list) > 1 && r.locks == nil {
