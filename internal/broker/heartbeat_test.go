@@ -96,7 +96,8 @@ func TestAHeartbeatWaitsForNoMasterThatHangs(t *testing.T) {
 	runs := func(queue string) {
 		t.Helper()
 		enqueue(queue)
-		client.Publish(ctx, lanes.ReadyChannel, queue)
+		_, lane, _ := lanes.Split(queue)
+		client.Publish(ctx, lanes.ReadyChannel(lane), queue)
 		redistest.Receive(t, began, patience)
 	}
 	for lane := range l.Count() {

@@ -11,7 +11,6 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqwire"
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/lanes"
-	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 const (
@@ -39,7 +38,7 @@ type laneLook struct {
 
 	begin, end sync.Once
 	masters    *masters
-	notices    *subscription.Subscription
+	notices    *notices
 
 	mu sync.Mutex // guards what is known of the spots
 }
@@ -63,6 +62,7 @@ func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) 
 		l.queues = append(l.queues, queue)
 	}
 	slices.Sort(l.queues)
+	l.notices = newNotices(l.masters, l.lanes.Count(), l.hear)
 	for lane := range l.lanes.Count() {
 		queues := make([]string, len(l.queues))
 		for i, queue := range l.queues {
@@ -100,8 +100,6 @@ func (l *laneLook) start() {
 		return
 	}
 	l.begin.Do(func() {
-		l.notices = subscription.New(l.client)
-		_, _ = l.notices.Follow(lanes.ReadyChannel, l.hear)
 		ctx, cancel := context.WithTimeout(l.masters.ended, awayAfter)
 		defer cancel()
 		for _, over := range l.round(0) {
@@ -130,9 +128,7 @@ func (l *laneLook) close() {
 	l.begin.Do(func() {}) // it never starts
 	l.end.Do(func() {
 		l.masters.close()
-		if l.notices != nil {
-			_ = l.notices.Close()
-		}
+		l.notices.close()
 	})
 }
 
@@ -160,6 +156,8 @@ func nextLook(spot, lanes, round int) int {
 // channels that are closed at the ends of the looks.
 func (l *laneLook) round(round int) (over []<-chan struct{}) {
 	for _, g := range l.masters.groups(len(l.spots), func(i int) string { return l.spots[i].all[0] }) {
+		inLanes, _ := slices.BinarySearch(g.at, l.lanes.Count()) // they come before the queues themselves
+		l.notices.follow(g.at[:inLanes], g.master, l.spots[g.at[0]].all[0])
 		due := slices.DeleteFunc(g.at, func(i int) bool { return l.spots[i].next > round })
 		if len(due) == 0 {
 			continue
@@ -173,6 +171,7 @@ func (l *laneLook) round(round int) (over []<-chan struct{}) {
 		}
 		over = append(over, end)
 	}
+	l.notices.tidy()
 	return over
 }
 

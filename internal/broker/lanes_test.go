@@ -157,7 +157,7 @@ func TestAnIdleServerWithLanesSendsFewCommands(t *testing.T) {
 		}
 		fill(t, client, 1, []string{queue})
 		if queue != "orders" {
-			client.Publish(t.Context(), lanes.ReadyChannel, queue)
+			client.Publish(t.Context(), lanes.ReadyChannel(i), queue)
 		}
 		took = append(took, redistest.Receive(t, began, patience).Sub(at))
 	}
@@ -219,7 +219,7 @@ func TestATaskThatIsPutBackIsAnnounced(t *testing.T) {
 	t.Cleanup(func() { close(end) })
 	fill(t, client, 1, []string{queue})
 	redistest.Receive(t, began, patience)
-	notices := client.Subscribe(t.Context(), lanes.ReadyChannel)
+	notices := client.Subscribe(t.Context(), lanes.ReadyChannel(5))
 	t.Cleanup(func() { _ = notices.Close() })
 	if _, err := notices.Receive(t.Context()); err != nil {
 		t.Fatal(err)

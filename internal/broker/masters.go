@@ -85,6 +85,8 @@ func (m *masters) groups(n int, key func(i int) string) []group {
 // of returns a client of the master that has a key, as far as that is known.
 func (m *masters) of(ctx context.Context, key string) redis.UniversalClient {
 	if cluster, ok := m.client.(*redis.ClusterClient); ok {
+		ctx, cancel := context.WithTimeout(ctx, awayAfter)
+		defer cancel()
 		if master, err := cluster.MasterForKey(ctx, key); err == nil {
 			return master
 		}

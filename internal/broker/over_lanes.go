@@ -182,8 +182,8 @@ func (c *Conn) announce(ctx context.Context, queues ...string) {
 	}
 	_, _ = c.lanes.masters.of(ctx, asynqwire.Pending(queues[0])).Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, queue := range queues {
-			if _, ok := c.lanes.lanes.In(queue); ok {
-				pipe.Publish(ctx, lanes.ReadyChannel, queue)
+			if lane, ok := c.lanes.lanes.In(queue); ok {
+				pipe.Publish(ctx, lanes.ReadyChannel(lane), queue)
 			}
 		}
 		return nil

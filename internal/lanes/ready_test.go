@@ -23,7 +23,7 @@ func TestNoticesFailNoScript(t *testing.T) {
 			if err := admin.Do(t.Context(), "ACL", "SETUSER", "producer", "on", "nopass", "~*", "&*", "+@all", forbidden).Err(); err != nil {
 				t.Fatal(err)
 			}
-			notices := admin.Subscribe(t.Context(), lanes.ReadyChannel)
+			notices := admin.Subscribe(t.Context(), lanes.ReadyChannel(3))
 			t.Cleanup(func() { _ = notices.Close() })
 			if _, err := notices.Receive(t.Context()); err != nil {
 				t.Fatal(err)

@@ -117,7 +117,7 @@ func TestWhatComesIntoALaneIsAnnounced(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			r, queue := inLanes(t, "k")
-			notices := r.Client.Subscribe(t.Context(), lanes.ReadyChannel)
+			notices := r.Client.Subscribe(t.Context(), lanes.ReadyChannel(r.lanes.Of(r.key("k"))))
 			t.Cleanup(func() { _ = notices.Close() })
 			if _, err := notices.Receive(t.Context()); err != nil {
 				t.Fatal(err)

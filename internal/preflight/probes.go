@@ -117,7 +117,7 @@ func channelsOf(needs Needs) (channels []string) {
 		channels = append(channels, cancelChannel, supersedeChannel)
 	}
 	if needs.Lanes {
-		channels = append(channels, lanes.ReadyChannel)
+		channels = append(channels, lanes.ReadyChannel(0))
 	}
 	if names := lockNames(needs); len(names) > 0 {
 		channels = append(channels, names[0])

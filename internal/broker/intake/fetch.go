@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -103,7 +104,7 @@ func (f *fetch) turned(full, more bool, err error) {
 	switch t := f.in.turning; {
 	case t == nil || f.number < 0:
 	case err != nil:
-		t.failed(f.place, err)
+		t.failed(f.place, f.asks, err)
 	case f.tells > 0:
 		t.answered(f.place, f.asks, full, full || more)
 	}
@@ -137,7 +138,7 @@ func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 func recalledKey(queue, call string) string { return asynqwire.Prefix(queue) + "recalled:" + call }
 
 // Fetch takes tasks from the queues of the server; on a Redis Cluster, from the one that asynq has asked for, and with lanes from
-// the place whose turn it is. more reports that others may come at once: some of them were parked, or are about to be, so that
+// the places whose turn it is. more reports that others may come at once: some of them were parked, or are about to be, so that
 // others may be behind them, or another place may have some.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
@@ -146,13 +147,14 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	defer in.end()
 	in.quiet.Store(false)
 	if in.turning == nil {
-		return in.place(queue).take(ctx, asked{}, -1)
+		return in.place(queue).take(ctx, asked{}, -1, 1)
 	}
-	p, a, most, ok := in.turning.pick(in.slots.awaited())
-	if !ok {
-		return false, redis.Nil
+	free := in.slots.free()
+	if in.isStopping() {
+		free = 1
 	}
-	more, err = p.take(ctx, a, most)
+	queries := in.turning.pick(in.slots.awaited(), free)
+	more, err = takeAll(ctx, queries)
 	switch {
 	case errors.Is(err, redis.Nil): // another call is about to fill the slot
 		return false, err
@@ -163,24 +165,50 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	}
 }
 
-// take takes tasks from a place.
-func (p *place) take(ctx context.Context, a asked, most int) (more bool, err error) {
+// takeAll takes tasks from several places at the same time. It returns an error if each of them does.
+func takeAll(ctx context.Context, queries []query) (more bool, err error) {
+	if len(queries) == 0 {
+		return false, redis.Nil
+	}
+	type answer struct {
+		more bool
+		err  error
+	}
+	answers := make([]answer, len(queries))
+	var asking sync.WaitGroup
+	for i, q := range queries[1:] {
+		asking.Go(func() { answers[1+i].more, answers[1+i].err = q.take(ctx, q.asks, q.most, 0) })
+	}
+	answers[0].more, answers[0].err = queries[0].take(ctx, queries[0].asks, queries[0].most, 1)
+	asking.Wait()
+	failed := 0
+	for _, a := range answers {
+		more = more || a.more
+		if a.err != nil {
+			failed++
+			if err == nil || errors.Is(err, redis.Nil) {
+				err = a.err
+			}
+		}
+	}
+	if failed < len(answers) {
+		err = nil
+	}
+	return more, err
+}
+
+// take takes tasks from a place, for at least so many slots unless tasks wait for one.
+func (p *place) take(ctx context.Context, a asked, most, least int) (more bool, err error) {
 	in := p.in
 	p.recalling <- struct{}{}
 	defer func() { <-p.recalling }()
 	leave := p.leave
 	defer func() { leave() }() //nolint:gocritic // it may be another function by then
 	if err := p.recall(ctx); err != nil {
-		(&fetch{place: p}).turned(false, false, err)
+		(&fetch{place: p, asks: a}).turned(false, false, err)
 		return false, err
 	}
-	switch {
-	case a.probe:
-		most = 1
-	case a.share && most < 0:
-		most = in.slots.share(in.turning.turns.width)
-	}
-	found, n := in.slots.ask(p, 1, 0, most)
+	found, n := in.slots.ask(p, least, 0, most)
 	if n == 0 && len(found) == 0 { // another call is about to fill the slot
 		return false, redis.Nil
 	}

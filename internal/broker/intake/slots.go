@@ -156,8 +156,12 @@ func (s *slots) answered(n int, tasks []Task, leased time.Time) {
 	}
 }
 
-// share returns how many tasks one of some places is asked for that have the slots together.
-func (s *slots) share(places int) int { return (s.most + places - 1) / places }
+// free returns how many slots no task has or is asked for, as ask counts them.
+func (s *slots) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most - s.occupied(time.Now()) - len(s.ready) - s.admitting - s.waiting - s.asked
+}
 
 // starves reports whether the last fetch of asynq has got no slot, so that the next task comes with another call.
 func (s *slots) starves() bool {

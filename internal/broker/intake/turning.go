@@ -17,7 +17,7 @@ type turning struct {
 
 	mu    sync.Mutex
 	turns *turns
-	last  *place // that of the last Fetch
+	last  []*place // those that the last Fetch has asked
 }
 
 func newTurning(places []*place, slots int, strict bool) *turning {
@@ -27,25 +27,37 @@ func newTurning(places []*place, slots int, strict bool) *turning {
 	return &turning{places: places, turns: newTurns(len(places), slots, strict)}
 }
 
-// pick returns the place that the next Fetch asks, and what it asks for: tasks that wait for a call come first.
-func (t *turning) pick(awaited []*place) (p *place, a asked, most int, ok bool) {
+// query is what a Fetch asks a place for: at most so many tasks, or if negative for as many as there are slots.
+type query struct {
+	*place
+	asks asked
+	most int
+}
+
+// pick returns what the next Fetch asks at the same time, with so many free slots: places for whose calls tasks wait come first. It is
+// empty if no place may have tasks.
+func (t *turning) pick(awaited []*place, free int) (all []query) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, p := range awaited {
 		if !t.turns.all[p.number].busy {
-			a, most = t.turns.join(p.number, now, 0)
+			a, most := t.turns.join(p.number, now, 0)
+			a.fetch = true
 			t.turns.ask(p.number)
-			t.last = p
-			return p, a, most, true
+			all = append(all, query{p, a, most})
 		}
 	}
-	i, a, ok := t.turns.pick(now)
-	if !ok {
-		return nil, a, 0, false
+	if len(all) == 0 {
+		for _, p := range t.turns.picks(now, free) {
+			all = append(all, query{t.places[p.place], p.asked, p.most})
+		}
 	}
-	t.last = t.places[i]
-	return t.last, a, -1, true
+	t.last = t.last[:0]
+	for _, q := range all {
+		t.last = append(t.last, q.place)
+	}
+	return all
 }
 
 // any reports whether a Fetch may ask any place.
@@ -70,7 +82,7 @@ func (t *turning) answered(p *place, a asked, full, more bool) {
 }
 
 // failed notes that a place could not be asked. If it has not answered, neither do the others on its master.
-func (t *turning) failed(p *place, err error) {
+func (t *turning) failed(p *place, a asked, err error) {
 	away := unanswered(err)
 	var all []int
 	if away {
@@ -79,7 +91,7 @@ func (t *turning) failed(p *place, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if away {
-		t.turns.away(all, time.Now())
+		t.turns.unanswered(p.number, a, all, time.Now())
 	} else {
 		t.turns.failed(p.number, time.Now())
 	}
@@ -107,22 +119,33 @@ func (t *turning) beside(p *place) (all []int) {
 	return all
 }
 
-// late notes that the last Fetch has no answer yet: its master may be away.
+// late notes that the last Fetch has no answer of some places yet: their masters may be away.
 func (t *turning) late() {
 	t.mu.Lock()
-	p := t.last
-	if p == nil || !t.turns.all[p.number].busy {
-		t.mu.Unlock()
-		return
-	}
+	last := slices.Clone(t.last)
 	t.mu.Unlock()
-	all := t.beside(p)
+	noted := map[int]bool{}
+	for _, p := range last {
+		if noted[p.number] || !t.isBusy(p) {
+			continue
+		}
+		all := t.beside(p)
+		t.mu.Lock()
+		if t.turns.all[p.number].busy {
+			t.turns.away(all, time.Now())
+			t.turns.ask(p.number)
+		}
+		t.mu.Unlock()
+		for _, i := range all {
+			noted[i] = true
+		}
+	}
+}
+
+func (t *turning) isBusy(p *place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.turns.all[p.number].busy {
-		t.turns.away(all, time.Now())
-		t.turns.ask(p.number)
-	}
+	return t.turns.all[p.number].busy
 }
 
 // leave notes that no Fetch of a place is under way.

@@ -34,11 +34,14 @@ const (
 )
 
 // turns decides which of many places a server takes tasks from. It takes from a few of them at a time, so that each call has
-// many tasks, and gives a place up for the next one when its turn is over or it has no more tasks. It does no I/O; the caller
-// holds a mutex.
+// many tasks, and gives a place up for the next one when its turn is over or it has no more tasks. A Fetch asks as many places
+// at the same time, and twice as many as the last one if each of those had too few tasks. It does no I/O; the caller holds a mutex.
 type turns struct {
 	strict bool
-	width  int // how many places are open at a time
+	slots  int
+	width  int  // how many places are open at a time
+	reach  int  // how many places a Fetch asks
+	full   bool // a place that the last Fetch has asked had as many tasks as it was asked for
 	all    []turn
 	next   int // where the search for the next place begins
 }
@@ -60,7 +63,7 @@ type turn struct {
 type outage struct{ probed bool }
 
 func newTurns(places, slots int, strict bool) *turns {
-	return &turns{strict: strict, width: max(2, slots/16), all: make([]turn, places)}
+	return &turns{strict: strict, slots: max(slots, 1), width: max(2, slots/16), full: true, all: make([]turn, places)}
 }
 
 // hear notes that queues of a place may have tasks. It reports whether that is new.
@@ -113,6 +116,7 @@ func (t *turns) waiting(now time.Time, i int) (waiting, others bool) {
 
 // asked is what a place is to be asked for.
 type asked struct {
+	fetch  bool // by a Fetch, not with acknowledgements
 	queues queueSet
 	share  bool // only a share of the slots: others may have tasks, too
 	probe  bool // only one: the place may not answer
@@ -120,13 +124,53 @@ type asked struct {
 	heard  int
 }
 
-// pick returns the place that the next Fetch asks, and opens it; ok is false when none may have tasks. The caller calls
-// answered, failed or leave afterwards.
-func (t *turns) pick(now time.Time) (i int, a asked, ok bool) {
+// pick is a place that a Fetch asks, what for, and for how many tasks at most; negative for as many as there are slots.
+type pick struct {
+	place int
+	asked
+	most int
+}
+
+// picks returns the places that the next Fetch asks at the same time for tasks for some free slots, and opens them; none if none may
+// have tasks. For each, the caller calls answered or failed, and leave in the end.
+func (t *turns) picks(now time.Time, free int) (all []pick) {
 	want := ^queueSet(0)
 	if t.strict {
 		want = t.top(now, -1)
 	}
+	reach := t.width
+	if !t.full {
+		reach = min(2*t.reach, len(t.all))
+	}
+	share := (t.slots + reach - 1) / reach
+	for len(all) < max((free+share-1)/share, 1) {
+		i, ok := t.pick(now, want)
+		if !ok {
+			break
+		}
+		all = append(all, pick{place: i})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	t.reach, t.full = reach, false
+	_, others := t.waiting(now, -1)
+	for n := range all {
+		p := &all[n]
+		p.asked = t.of(&t.all[p.place], want, others || len(all) > 1)
+		p.fetch, p.most = true, -1
+		switch {
+		case p.probe:
+			p.most = 1
+		case p.share:
+			p.most = share
+		}
+	}
+	return all
+}
+
+// pick returns a place that may have tasks in some queues, and opens it.
+func (t *turns) pick(now time.Time, want queueSet) (i int, ok bool) {
 	open, oldest, next := 0, -1, -1
 	for n := range t.all {
 		j := (t.next + n) % len(t.all)
@@ -152,13 +196,11 @@ func (t *turns) pick(now time.Time) (i int, a asked, ok bool) {
 	case oldest >= 0:
 		i = oldest
 	default:
-		return 0, asked{}, false
+		return 0, false
 	}
-	p := &t.all[i]
 	t.ask(i)
-	p.served = now
-	_, others := t.waiting(now, i)
-	return i, t.of(p, want, others), true
+	t.all[i].served = now
+	return i, true
 }
 
 // ask notes that a Fetch of a place is under way.
@@ -228,6 +270,7 @@ func (t *turns) answered(i int, a asked, full, more bool) {
 	p := &t.all[i]
 	p.rest = 0
 	p.open = p.open && full
+	t.full = t.full || full && a.fetch
 	if p.outage != nil {
 		t.back(p.outage)
 	}
@@ -244,6 +287,13 @@ func (t *turns) failed(i int, now time.Time) {
 	p := &t.all[i]
 	p.rest = min(max(2*p.rest, restFirst), restMost)
 	p.rests, p.open = now.Add(p.rest), false
+}
+
+// unanswered notes that a place has not answered, so that the master of some places is away, unless another call has told it already.
+func (t *turns) unanswered(i int, a asked, beside []int, now time.Time) {
+	if a.probe || t.all[i].outage == nil {
+		t.away(beside, now)
+	}
 }
 
 // away notes that the master of some places does not answer. They rest, longer if it did not answer before.

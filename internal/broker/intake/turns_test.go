@@ -32,6 +32,14 @@ func newWorld(places, slots int, strict bool) *world {
 	return w
 }
 
+// first returns the first place that the next Fetch asks.
+func (t *turns) first(now time.Time) (i int, a asked, ok bool) {
+	for _, p := range t.picks(now, 1) {
+		return p.place, p.asked, true
+	}
+	return 0, a, false
+}
+
 // add adds n tasks to a queue of a place, and has the server hear of them.
 func (w *world) add(i, queue, n int) {
 	w.pending[i][setOf(queue)] += n
@@ -57,16 +65,18 @@ func (w *world) serve(i int, a asked, n int) (came int) {
 // step has the server fetch while it has slots, and ends the runs of one place after a millisecond.
 func (w *world) step(t interface{ Fatalf(string, ...any) }, ends int) {
 	for w.free > 0 {
-		i, a, ok := w.pick(w.now)
-		if !ok {
+		picks := w.picks(w.now, w.free)
+		if len(picks) == 0 {
 			break
 		}
-		n := w.free
-		if a.share {
-			n = min(n, (w.slots+w.width-1)/w.width)
+		for _, p := range picks {
+			n := w.free
+			if p.most >= 0 {
+				n = min(n, p.most)
+			}
+			w.serve(p.place, p.asked, n)
+			w.leave(p.place)
 		}
-		w.serve(i, a, n)
-		w.leave(i)
 	}
 	if w.free > 0 && w.any(w.now) {
 		t.Fatalf("%d slots are free while places may have tasks: %+v", w.free, w.all)
@@ -181,7 +191,7 @@ func TestAPlaceThatFailsRests(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w.hear(0, 1)
 	for rest := restFirst; rest <= 4*restMost; rest *= 2 {
-		i, _, ok := w.pick(now)
+		i, _, ok := w.first(now)
 		if !ok || i != 0 {
 			t.Fatalf("after a rest it picks %d, %v", i, ok)
 		}
@@ -192,7 +202,7 @@ func TestAPlaceThatFailsRests(t *testing.T) {
 		}
 	}
 	w.hear(1, 1)
-	if i, _, ok := w.pick(now.Add(-1)); !ok || i != 1 {
+	if i, _, ok := w.first(now.Add(-1)); !ok || i != 1 {
 		t.Errorf("while it rests, %d is picked, %v, want the other", i, ok)
 	}
 }
@@ -202,14 +212,14 @@ func TestWhatIsHeardDuringACallIsNotForgotten(t *testing.T) {
 	w := newTurns(1, 8, false)
 	now := time.Unix(1e9, 0)
 	w.hear(0, 1)
-	_, a, _ := w.pick(now)
+	_, a, _ := w.first(now)
 	w.hear(0, 1)
 	w.answered(0, a, false, false)
 	w.leave(0)
 	if !w.any(now) {
 		t.Error("a task that came while the place answered is forgotten")
 	}
-	_, a, _ = w.pick(now)
+	_, a, _ = w.first(now)
 	w.answered(0, a, false, false)
 	w.leave(0)
 	if w.any(now) {
@@ -276,30 +286,30 @@ func TestOneFetchProbesAMaster(t *testing.T) {
 	for i := range 4 {
 		w.hear(i, 1)
 	}
-	i, _, _ := w.pick(now)
+	i, _, _ := w.first(now)
 	w.away([]int{0, 1, 2}, now)
 	w.ask(i)
-	if i, a, ok := w.pick(now.Add(restMost)); !ok || i != 3 || a.probe {
+	if i, a, ok := w.first(now.Add(restMost)); !ok || i != 3 || a.probe {
 		t.Fatalf("beside a probe %d is picked, %+v, %v", i, a, ok)
 	}
 	w.leave(i)
 	if now = now.Add(restFirst); w.any(now.Add(-1)) {
 		t.Fatal("the places do not rest")
 	}
-	i, a, ok := w.pick(now)
+	i, a, ok := w.first(now)
 	if !ok || i == 3 || !a.probe {
 		t.Fatalf("after the rest %d is picked, %+v, %v", i, a, ok)
 	}
 	if _, most := w.join((i+1)%3, now, 5); most != 0 {
 		t.Errorf("acknowledgements take %d tasks from a master that may be away", most)
 	}
-	if _, _, ok := w.pick(now); ok {
+	if _, _, ok := w.first(now); ok {
 		t.Error("a second one is asked")
 	}
 	w.answered(i, a, true, true)
 	w.leave(i)
 	for range 3 {
-		if _, a, ok := w.pick(now); !ok || a.probe {
+		if _, a, ok := w.first(now); !ok || a.probe {
 			t.Fatalf("after the answer: %+v, %v", a, ok)
 		}
 	}
@@ -315,7 +325,7 @@ func TestAcknowledgementsFindTasks(t *testing.T) {
 		t.Fatalf("two acknowledgements ask for %d tasks, want those for their slots", most)
 	}
 	w.answered(0, a, true, true)
-	if i, _, ok := w.pick(now); !ok || i != 0 {
+	if i, _, ok := w.first(now); !ok || i != 0 {
 		t.Errorf("then %d is picked, %v, want the place that has brought as many as it was asked for", i, ok)
 	}
 	w.leave(0)
@@ -349,12 +359,95 @@ func TestAPlaceThatHasTooFewGivesUpItsTurn(t *testing.T) {
 			w.hear(i, setOf(0))
 		}
 		for range w.width {
-			i, a, _ := w.pick(now)
+			i, a, _ := w.first(now)
 			w.answered(i, a, full, true)
 			w.leave(i)
 		}
-		if i, _, ok := w.pick(now.Add(time.Millisecond)); !ok || i != next {
+		if i, _, ok := w.first(now.Add(time.Millisecond)); !ok || i != next {
 			t.Errorf("full %v: then %d is picked, %v, want %d", full, i, ok, next)
 		}
+	}
+}
+
+// Tasks that lie in many places, a few in each, come with a few fetches; many tasks in each come with calls that have many of them.
+func TestAFetchReachesFartherWhileEachPlaceHasFewTasks(t *testing.T) {
+	t.Parallel()
+	w := newTurns(64, 64, false)
+	now := time.Unix(1e9, 0)
+	for _, tt := range []struct {
+		free         int
+		full         bool // one of the places has as many tasks as it is asked for
+		places, most int
+	}{
+		{64, false, 4, 16},
+		{64, false, 8, 8},
+		{64, false, 16, 4},
+		{64, true, 32, 2},
+		{64, false, 4, 16},
+		{64, true, 8, 8},
+		{20, true, 2, 16}, // no calls for less than a share
+		{0, false, 1, 16}, // asynq asks, so it has a slot
+		{5, false, 1, 8},
+	} {
+		for i := range w.all {
+			w.hear(i, 1)
+		}
+		picks := w.picks(now, tt.free)
+		if len(picks) != tt.places {
+			t.Fatalf("%+v: %d places are asked", tt, len(picks))
+		}
+		for n, p := range picks {
+			if p.most != tt.most || !p.share {
+				t.Errorf("%+v: asks for %+v", tt, p)
+			}
+			full := tt.full && n == 0
+			w.answered(p.place, p.asked, full, full)
+			w.leave(p.place)
+		}
+		w.answered(60, asked{queues: 1}, true, true) // of acknowledgements, which says nothing of the others
+	}
+}
+
+// While one place is asked for a higher queue, no other is asked for a lower one at the same time.
+func TestAFetchOfSeveralPlacesKeepsStrictPriorities(t *testing.T) {
+	t.Parallel()
+	w := newTurns(8, 64, true)
+	w.hear(1, setOf(0)|setOf(1))
+	w.hear(2, setOf(1))
+	w.hear(3, setOf(0))
+	var asks []int
+	for _, p := range w.picks(time.Unix(1e9, 0), 64) {
+		if asks = append(asks, p.place); p.queues != setOf(0) {
+			t.Errorf("place %d is asked for the queues %b", p.place, p.queues)
+		}
+	}
+	if !slices.Equal(asks, []int{1, 3}) {
+		t.Errorf("%v are asked, want those with tasks in the highest queue", asks)
+	}
+}
+
+// A fetch that several places of a master do not answer has failed once.
+func TestPlacesThatAreUnansweredTogetherRestOnce(t *testing.T) {
+	t.Parallel()
+	w := newTurns(4, 64, false)
+	now := time.Unix(1e9, 0)
+	for i := range 4 {
+		w.hear(i, 1)
+	}
+	for rest := restFirst; rest <= 4*restFirst; rest *= 2 {
+		picks := w.picks(now, 64)
+		if want := map[bool]int{true: 4, false: 1}[rest == restFirst]; len(picks) != want {
+			t.Fatalf("%d places are asked, want %d", len(picks), want)
+		}
+		for _, p := range picks {
+			w.unanswered(p.place, p.asked, []int{0, 1, 2, 3}, now)
+		}
+		for _, p := range picks {
+			w.leave(p.place)
+		}
+		if w.any(now.Add(rest-1)) || !w.any(now.Add(rest)) {
+			t.Fatalf("after %d failures they do not rest for %v", rest/restFirst, rest)
+		}
+		now = now.Add(rest)
 	}
 }

@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/lanes"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+// A notice of a lane is heard on its master: through the bus of the Cluster it may take 40 ms more.
+func TestLanesAreFollowedOnTheirMasters(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 100)
+	m := newMasters(client)
+	n := newNotices(m, l.Count(), func(queue string) { heard <- queue })
+	t.Cleanup(func() {
+		m.close()
+		n.close()
+	})
+	queues := inAllLanes(l, "orders")
+	// masters returns the lanes of each master, as the client knows them.
+	masters := func() map[string][]int {
+		all := map[string][]int{}
+		for _, g := range m.groups(len(queues), func(i int) string { return "{" + queues[i] + "}" }) {
+			all[g.master] = g.at
+		}
+		return all
+	}
+	areFollowed := func() {
+		t.Helper()
+		of := masters()
+		for master, lanes := range of {
+			n.follow(lanes, master, "{"+queues[lanes[0]]+"}")
+		}
+		n.tidy()
+		for _, s := range c.Nodes() {
+			for began := time.Now(); !slices.Equal(followedOn(t, s, l.Count()), of[s.Addr()]); <-time.After(5 * time.Millisecond) {
+				if time.Since(began) > patience {
+					t.Fatalf("on %s the lanes %v are followed, want %v", s.Addr(), followedOn(t, s, l.Count()), of[s.Addr()])
+				}
+			}
+		}
+	}
+	areFollowed()
+	areFollowed() // changes nothing
+
+	from, to := c.Nodes()[0], c.Nodes()[1]
+	moved := masters()[from.Addr()]
+	for _, lane := range moved {
+		c.MoveSlot(t, l.Slot(lane), to)
+	}
+	client.ReloadState(t.Context())
+	for began := time.Now(); masters()[from.Addr()] != nil; <-time.After(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("the client does not learn of the moves")
+		}
+	}
+	areFollowed()
+	if len(n.on) != 2 {
+		t.Errorf("%d masters are followed, want the two that have lanes", len(n.on))
+	}
+	direct := redis.NewClient(&redis.Options{Addr: to.Addr()})
+	t.Cleanup(func() { _ = direct.Close() })
+	for _, lane := range moved {
+		direct.Publish(t.Context(), lanes.ReadyChannel(lane), queues[lane])
+		if queue := redistest.Receive(t, heard, patience); queue != queues[lane] {
+			t.Errorf("heard of %s, want %s", queue, queues[lane])
+		}
+	}
+}
+
+// followedOn returns the lanes that somebody follows on a server.
+func followedOn(t *testing.T, s *redistest.Server, count int) (all []int) {
+	t.Helper()
+	direct := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer direct.Close()
+	for lane := range count {
+		channel := lanes.ReadyChannel(lane)
+		n, err := direct.PubSubNumSub(t.Context(), channel).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n[channel] > 0 {
+			all = append(all, lane)
+		}
+	}
+	return all
+}
