@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/lanes"
 )
 
 const (
@@ -123,7 +125,8 @@ type stack struct {
 	profile
 	project, name string
 
-	paced  string // a compose file that adds the pace to that of the profile
+	paced  string   // a compose file that adds the pace to that of the profile
+	names  []string // of the queues, in all lanes
 	orders int    // how many have been produced
 }
 
@@ -132,10 +135,16 @@ func newStack(t testing.TB, p profile, project, name string) *stack {
 	t.Helper()
 	s := &stack{TB: t, profile: p, project: "railtoken-test-" + project, name: name, paced: filepath.Join(t.TempDir(), "paced.json")}
 	worker := "worker" + p.suffix
+	services := readCompose(t)
+	count, _ := strconv.Atoi(services[worker].Environment["RAILTOKEN_LANES"])
+	in, fault := lanes.New(count)
+	for _, queue := range []string{"audit-compose", "allocate-compose"} {
+		s.names = append(append(s.names, queue), in.Queues(queue)...)
+	}
 	text, err := json.Marshal(map[string]any{"services": map[string]any{
-		worker: map[string]any{"command": append(readCompose(t)[worker].Command, "-work", pace)},
+		worker: map[string]any{"command": append(services[worker].Command, "-work", pace)},
 	}})
-	if err := errors.Join(err, os.WriteFile(s.paced, text, 0o600)); err != nil {
+	if err := errors.Join(fault, err, os.WriteFile(s.paced, text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -175,13 +184,13 @@ func (s *stack) produce() {
 		"-single-try", "0")...)
 }
 
-// ask runs a shell's command for both queues, with the prefix of a queue's names in $q, in the container that knows them. It returns
+// ask runs a shell's command for each queue, with the prefix of a queue's names in $q, in the container that knows them. It returns
 // the sum of each number that the command prints.
 func (s *stack) ask(command string, numbers int) []int {
 	s.Helper()
-	out := must(s, "exec", s.container(s.queues, 1), "sh", "-c", "for name in audit allocate; do q=\"asynq:{$name-compose}\"; "+command+"; done")
+	out := must(s, "exec", s.container(s.queues, 1), "sh", "-c", "for name in "+strings.Join(s.names, " ")+"; do q=\"asynq:{$name}\"; "+command+"; done")
 	fields := strings.Fields(out)
-	if len(fields) != 2*numbers {
+	if len(fields) != len(s.names)*numbers {
 		s.Fatalf("%s prints %q", command, out)
 	}
 	sums := make([]int, numbers)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -20,24 +21,33 @@ const mostArchived = 10_000
 type archives struct {
 	conn    redis.UniversalClient
 	inspect *asynq.Inspector
-	queues  []string
+	names   []string
 }
 
 func newArchives(conn redis.UniversalClient, run runID) *archives {
-	return &archives{conn: conn, inspect: asynq.NewInspectorFromRedisClient(conn), queues: run.allQueues()}
+	return &archives{conn: conn, inspect: asynq.NewInspectorFromRedisClient(conn), names: run.allQueues()}
+}
+
+// queues returns the queues that have had a task. With lanes asynq knows one in each of them, which is called as audit-x@17-48b.
+func (a *archives) queues() ([]string, error) {
+	all, err := a.inspect.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("orders: list asynq's queues: %w", err)
+	}
+	return slices.DeleteFunc(all, func(queue string) bool {
+		name, _, _ := strings.Cut(queue, "@")
+		return !slices.Contains(a.names, name)
+	}), nil
 }
 
 // count returns how many tasks are in the archives.
 func (a *archives) count() (int, error) {
-	existing, err := a.inspect.Queues()
+	queues, err := a.queues()
 	if err != nil {
-		return 0, fmt.Errorf("orders: list asynq's queues: %w", err)
+		return 0, err
 	}
 	total := 0
-	for _, queue := range a.queues {
-		if !slices.Contains(existing, queue) {
-			continue // it never had a task
-		}
+	for _, queue := range queues {
 		info, err := a.inspect.GetQueueInfo(queue)
 		if err != nil {
 			return 0, fmt.Errorf("orders: look at queue %s: %w", queue, err)
@@ -56,7 +66,11 @@ type archived struct {
 // read returns the tasks in the archives.
 func (a *archives) read() (archived, error) {
 	found := archived{Refused: map[string]*middleware.ConflictError{}, Failed: map[string]string{}}
-	for _, queue := range a.queues {
+	queues, err := a.queues()
+	if err != nil {
+		return found, err
+	}
+	for _, queue := range queues {
 		err := pages(queue, a.inspect.ListArchivedTasks, func(task *asynq.TaskInfo) {
 			conflict, err := middleware.ParseConflict(task.Result)
 			if err != nil || task.LastErr == "" {
@@ -74,8 +88,12 @@ func (a *archives) read() (archived, error) {
 
 // alive returns the tasks that asynq still has to run, by ID, each with its state.
 func (a *archives) alive() (map[string]string, error) {
+	queues, err := a.queues()
+	if err != nil {
+		return nil, err
+	}
 	alive := map[string]string{}
-	for _, queue := range a.queues {
+	for _, queue := range queues {
 		for _, list := range []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
 			a.inspect.ListActiveTasks, a.inspect.ListPendingTasks, a.inspect.ListRetryTasks, a.inspect.ListScheduledTasks,
 		} {
@@ -120,8 +138,9 @@ const (
 func (a *archives) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clearPatience)
 	defer cancel()
-	var errs []error
-	for _, queue := range a.queues {
+	queues, err := a.queues()
+	errs := []error{err}
+	for _, queue := range queues {
 		errs = append(errs, a.clearQueue(ctx, queue))
 	}
 	return errors.Join(errs...)

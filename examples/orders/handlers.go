@@ -50,19 +50,16 @@ type handlers struct {
 	again  atomic.Int64 // how often a task found its effect in the ledger
 }
 
-// register adds the handlers to a worker. The keys of a task are declared here and nowhere else.
+// register adds the handlers to a worker.
 func (h *handlers) register(w *worker.Worker) error {
 	audit := worker.Handler[auditPayload]{
-		Run:  h.audit,
-		Keys: func(p auditPayload) []string { return keysOf(h.auditChanges(p)) },
+		Run: h.audit, Keys: h.auditKeys,
 	}
 	allocate := worker.Handler[allocatePayload]{
-		Run:  h.allocate,
-		Keys: func(p allocatePayload) []string { return keysOf(h.allocateChanges(p)) }, Group: allocations,
+		Run: h.allocate, Keys: h.allocateKeys, Group: allocations,
 	}
 	cancel := worker.Handler[cancelPayload]{
-		Run:  h.cancel,
-		Keys: func(p cancelPayload) []string { return keysOf(h.cancelChanges(p)) }, Strategy: middleware.Supersede{Group: allocations},
+		Run: h.cancel, Keys: h.cancelKeys, Strategy: middleware.Supersede{Group: allocations},
 	}
 	if h.noLock {
 		audit.Keys, audit.Unlocked = nil, true
@@ -111,6 +108,11 @@ func (h *handlers) allocateChanges(p allocatePayload) []change {
 	}
 	return changes
 }
+
+// The keys of the tasks. They are declared here and nowhere else.
+func (h *handlers) auditKeys(p auditPayload) []string       { return keysOf(h.auditChanges(p)) }
+func (h *handlers) allocateKeys(p allocatePayload) []string { return keysOf(h.allocateChanges(p)) }
+func (h *handlers) cancelKeys(p cancelPayload) []string     { return keysOf(h.cancelChanges(p)) }
 
 // keysOf returns what a task must lock: the key of every row that it changes.
 func keysOf(changes []change) []string {

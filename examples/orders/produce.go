@@ -9,6 +9,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -18,6 +20,19 @@ const (
 	allocateRetries = 5
 	cancelRetries   = 5
 )
+
+// newClient returns a client for the tasks of a run. With lanes it records their keys, which decide on the lane of a task.
+func newClient(at worker.Redis, run runID) (*worker.Client, error) {
+	if at.Lanes == 0 {
+		return worker.NewClient(at)
+	}
+	h := &handlers{run: run}
+	return worker.NewClientWith(at, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{
+		auditType:    middleware.PayloadKeys(h.auditKeys),
+		allocateType: middleware.PayloadKeys(h.allocateKeys),
+		cancelType:   middleware.PayloadKeys(h.cancelKeys),
+	}})
+}
 
 // producer enqueues the tasks of orders.
 type producer struct {

@@ -37,7 +37,7 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	client, err := worker.NewClient(r.Config.Redis)
+	client, err := newClient(r.Config.Redis, r.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 	"github.com/railtoken/railtoken/worker"
 	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
@@ -214,6 +215,35 @@ type progressFunc func(ended int)
 
 func (f progressFunc) show(ended int) { f(ended) }
 func (progressFunc) close()           {}
+
+// With lanes most allocations have keys in several of them.
+func TestLanesKeepTheBooks(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	r := newRun(t, "", generateOrders(300, 1))
+	r.Config.Redis = worker.Redis{Cluster: cluster.Addrs(), Lanes: 16}
+	rep, err := r.do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := rep.faults(); len(faults) > 0 || rep.Stopped != nil {
+		t.Errorf("%q, stopped: %v, %q", faults, rep.Stopped, rep.Notes)
+	}
+	if rep.Enqueued != 600 || rep.Done != 600 || rep.Met.total() == 0 {
+		t.Errorf("%d enqueued, %d done, %d conflicts", rep.Enqueued, rep.Done, rep.Met.total())
+	}
+	if longest := rep.Met.Durations.percentile(100); longest > 20*time.Second {
+		t.Errorf("a task waited for %v: it was not woken", longest)
+	}
+	client := cluster.Client(t)
+	if lanes, err := client.Get(t.Context(), "railtoken:lanes").Result(); err != nil || lanes != "16" {
+		t.Errorf("the run had %q lanes, %v", lanes, err)
+	}
+	queues, err := client.SMembers(t.Context(), "asynq:queues").Result()
+	if err != nil || len(queues) > 0 {
+		t.Errorf("%q are left, %v", queues, err)
+	}
+}
 
 // A cancelled order's allocation is stopped, or it comes after the cancellation and reserves nothing, or it was done before.
 func TestCancelledOrdersKeepTheBooks(t *testing.T) {

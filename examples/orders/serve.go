@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/railtoken/railtoken/worker"
 )
 
 // serve works on the tasks of a run until it is told to stop, then prints what this process has seen. Several processes may
@@ -64,7 +63,7 @@ func (p *program) produce(ctx context.Context) (status int, err error) {
 	if err != nil {
 		return exitWrong, err
 	}
-	client, err := worker.NewClient(p.env.Redis)
+	client, err := newClient(p.env.Redis, p.Run)
 	if err != nil {
 		return exitUsage, err
 	}
