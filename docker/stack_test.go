@@ -127,7 +127,7 @@ type stack struct {
 
 	paced  string   // a compose file that adds the pace to that of the profile
 	names  []string // of the queues, in all lanes
-	orders int    // how many have been produced
+	orders int      // how many have been produced
 }
 
 // newStack returns the stack of a profile. Everything of it is removed at the end of the test.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 )
 
 // serve works on the tasks of a run until it is told to stop, then prints what this process has seen. Several processes may
