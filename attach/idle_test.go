@@ -18,6 +18,9 @@ import (
 // An idle server costs Redis little, those included that scripts call, and starts a task as soon as when each of its looks
 // was a script.
 func TestAnIdleServerSendsFewCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it counts for half a minute")
+	}
 	t.Parallel()
 	for queues, most := range map[int]float64{1: 30, 3: 60} {
 		t.Run(fmt.Sprint(queues), func(t *testing.T) {
