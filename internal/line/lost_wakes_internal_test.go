@@ -138,3 +138,64 @@ func TestLateTasksAreStuckWithoutAServer(t *testing.T) {
 		}
 	})
 }
+
+// Until it has come, a woken task is looked for by this process, and noted for the others in case this one ends.
+func TestAWokenTaskIsLookedForUntilItHasCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		e.LocksAre(func(key string) (lock, notify string) { return "lock:" + key, "notify:" + key })
+		client.Set(t.Context(), "lock:k", "me", 0)
+		client.HSet(t.Context(), someTasks[0].Hash(), "state", "pending")
+		client.ZAdd(t.Context(), Names{}.Waiters("k"), redis.Z{Member: someTasks[1].Entry(), Score: 1})
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Tasks: someTasks[:1], Left: 1})
+		looked := func(after time.Duration) (again bool, owed time.Duration) {
+			time.Sleep(after)
+			synctest.Wait()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			at := int64(client.ZScore(t.Context(), e.names.owed("k"), Names{}.Waiters("k")).Val())
+			return e.lastWakes["k"] != nil, time.UnixMilli(at).Sub(time.Now().Truncate(time.Millisecond))
+		}
+		if again, owed := looked(followUpFirst); !again || owed != 2*followUpFirst+owedAfter {
+			t.Errorf("a late task is looked for again: %v, and by others in %v", again, owed)
+		}
+		client.HSet(t.Context(), someTasks[0].Hash(), "state", "active")
+		if again, owed := looked(2 * followUpFirst); again || owed > 0 {
+			t.Errorf("a task that has come is looked for again: %v, and by others in %v", again, owed)
+		}
+	})
+}
+
+// One whose slot moves is repeated soon.
+func TestAWakeThatWasHeldUpByAMoveIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		waiting(t, e, client, "a", "k")
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Pending: true, Left: 1})
+		time.Sleep(movingFirst)
+		synctest.Wait()
+		if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != "pending" {
+			t.Errorf("the waiter is %s", state)
+		}
+	})
+}
+
+// The process that pays an owed wake may end, too: the next one looks as soon as after any other wake.
+func TestAnOwedWakeThatIsPaidIsLookedAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		waiting(t, e, client, "a", "k")
+		waiting(t, e, client, "b", "k")
+		client.ZAdd(t.Context(), e.names.owed("k"), redis.Z{Member: Names{}.Waiters("k"), Score: 1})
+		if err := e.payOwed(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := time.UnixMilli(int64(client.ZScore(t.Context(), e.names.owed("k"), Names{}.Waiters("k")).Val()))
+		if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != "pending" || !at.Equal(time.Now().Add(owedAfter).Truncate(time.Millisecond)) {
+			t.Errorf("the first waiter is %s, and looked after in %v", state, time.Until(at))
+		}
+	})
+}
