@@ -216,6 +216,64 @@ func TestATaskWhoseHandlerStillRunsGoesBack(t *testing.T) {
 	})
 }
 
+// lockers are Tasks whose locks are elsewhere: each has an answer at once.
+type lockers struct{ leaves }
+
+func (lockers) Lock(all []Task, locked func(Task)) []Task {
+	for _, t := range all {
+		go locked(t)
+	}
+	return nil
+}
+
+// The process was suspended while the keys of a task were locked: asynq may have recovered the task.
+func TestATaskWhoseLocksCameTooLateGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, admin := redistest.Virtual(t)
+		in := New(redistest.Patient(t, m), Options{Slots: 2, Tasks: lockers{}})
+		for _, late := range []bool{false, true} {
+			admin.Del(t.Context(), "asynq:{default}:pending")
+			admin.HSet(t.Context(), "asynq:{default}:t:a", "state", "active", "pending_since", "run")
+			admin.LPush(t.Context(), "asynq:{default}:active", "a")
+			leased := time.Now().Add(-stale)
+			if late {
+				leased = leased.Add(-1)
+			}
+			in.slots.asked = 1
+			if others, n := in.lock([]Task{{Queue: "default", ID: "a", Run: "run"}}, leased); len(others) != 0 || n != 1 {
+				t.Errorf("%v are others, and %d wait for their locks", others, n)
+			}
+			synctest.Wait()
+			back := admin.LLen(t.Context(), "asynq:{default}:pending").Val() == 1
+			if back != late || (len(in.slots.ready) == 0) != late || in.slots.asked != 0 || in.slots.admitting != 0 || in.underWay() != 0 {
+				t.Errorf("late: %v; the task goes back: %v, in memory are %v, and %d are asked for", late, back, in.slots.ready, in.slots.asked)
+			}
+			in.slots.expired(time.Now())
+		}
+	})
+}
+
+// It took the locks of tasks in memory, too, and had room for others: asynq recovers them, and their slots are free.
+func TestAFetchThatIsGivenUpFreesItsSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}), Options{Queues: map[string]int{"default": 1}, Slots: 3}) // nothing is dialed
+		defer func() { _ = in.client.Close() }()
+		in.spawn = func(time.Duration, func(context.Context)) bool { return false } // the process ends
+		p := in.place("default")
+		in.slots.wait(p, []Task{{Queue: "default", ID: "a", Message: "\n\x04test"}}, time.Now())
+		share := p.fetchWithAcks(1)
+		if in.slots.admitting != 1 || in.slots.asked < 1 {
+			t.Fatalf("%d are admitted, and %d are asked for", in.slots.admitting, in.slots.asked)
+		}
+		share.Answered(nil, errors.New("connection reset by peer"))
+		if in.slots.admitting != 0 || in.slots.asked != 0 || p.recalls.Load() != 0 {
+			t.Errorf("%d are still admitted, %d asked for, and %d recalled", in.slots.admitting, in.slots.asked, p.recalls.Load())
+		}
+	})
+}
+
 // What lies in memory for a tenth of a second goes back, and so does what comes after that.
 func TestWhatLiesInMemoryGoesBackEachTime(t *testing.T) {
 	t.Parallel()
