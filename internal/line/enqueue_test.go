@@ -251,3 +251,22 @@ func TestATaskIsEnqueuedOnceItsSlotHasArrived(t *testing.T) {
 		}
 	}
 }
+
+// A deadline counts while a task waits, also from its enqueue on.
+func TestATaskThatIsEnqueuedToWaitKeepsItsDeadline(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		deadline := time.Now().Add(time.Hour)
+		for name, opts := range map[string][]asynq.Option{"plain": nil, "unique": {asynq.Unique(time.Minute)}} {
+			info, err := r.Engine.Enqueue(t.Context(), asynq.NewTask(name, nil), line.EnqueueOptions{
+				WaitFor: r.key("k"), ParkOptions: line.ParkOptions{RetryAfter: time.Hour},
+			}, append(opts, asynq.Queue(r.name), asynq.Deadline(deadline))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := r.wait(r.task(info.ID)); w.Deadline != deadline.Unix() {
+				t.Errorf("%s: its deadline is %d, want %d", name, w.Deadline, deadline.Unix())
+			}
+		}
+	})
+}

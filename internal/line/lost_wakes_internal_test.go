@@ -160,9 +160,52 @@ func TestAWokenTaskIsLookedForUntilItHasCome(t *testing.T) {
 		if again, owed := looked(followUpFirst); !again || owed != 2*followUpFirst+owedAfter {
 			t.Errorf("a late task is looked for again: %v, and by others in %v", again, owed)
 		}
+		if again, owed := looked(31 * time.Second); !again || owed != followUpMost+owedAfter {
+			t.Errorf("a task that is late for half a minute is looked for again: %v, and by others in %v", again, owed)
+		}
 		client.HSet(t.Context(), someTasks[0].Hash(), "state", "active")
-		if again, owed := looked(2 * followUpFirst); again || owed > 0 {
+		if again, owed := looked(followUpMost); again || owed > 0 {
 			t.Errorf("a task that has come is looked for again: %v, and by others in %v", again, owed)
+		}
+	})
+}
+
+// A woken task that is gone has run if another one holds the key by now, which makes the next wake. Otherwise its wake is lost.
+func TestAWokenTaskThatIsGoneIsReplacedOnceTheKeyIsFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var repaired []Task
+		e, client := newVirtual(t, Options{Repaired: func(key string, t Task, lost bool) {
+			if key == "k" && lost {
+				repaired = append(repaired, t)
+			}
+		}})
+		e.LocksAre(func(key string) (lock, notify string) { return "lock:" + key, "notify:" + key })
+		waiting(t, e, client, "a", "k")
+		client.Set(t.Context(), "lock:k", "me", 0)
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Tasks: []Task{{"q", "gone"}}, Left: 1})
+		for i, want := range []string{"retry", "pending"} {
+			time.Sleep(followUpFirst << i)
+			synctest.Wait()
+			if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != want || len(repaired) != i {
+				t.Errorf("look %d: the next task is %s, and told of are %v", i+1, state, repaired)
+			}
+			client.Del(t.Context(), "lock:k")
+		}
+	})
+}
+
+// A waiter that could not be woken keeps its place, and counts as parked.
+func TestAWaiterThatCouldNotBeWokenIsPutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		if err := e.putBack(t.Context(), Names{}.Waiters("k"), someTasks[0].Entry(), 7); err != nil {
+			t.Fatal(err)
+		}
+		place := client.ZScore(t.Context(), Names{}.Waiters("k"), someTasks[0].Entry()).Val()
+		if parked := client.ZScore(t.Context(), e.names.Index("q"), someTasks[0].Entry()).Err() == nil; place != 7 || !parked {
+			t.Errorf("its place is %v, and it counts as parked: %v", place, parked)
 		}
 	})
 }
