@@ -163,3 +163,19 @@ func TestATaskThatIsGoneFromASequenceIsNotParked(t *testing.T) {
 		}
 	})
 }
+
+// It may have been fetched by its timer.
+func TestATaskThatJoinsAndBeginsIsNotParked(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.begun("a")
+		r.Park(task, "k")
+		r.Begin(task)
+		if _, err := r.Engine.Join(t.Context(), task, r.key("k"), line.JoinOptions{Begins: true}); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Client.ZCard(t.Context(), r.index()).Val(); n != 0 || len(r.Waiting("k")) != 0 {
+			t.Errorf("%d are parked, and in line are %v", n, r.Waiting("k"))
+		}
+	})
+}
