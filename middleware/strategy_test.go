@@ -51,6 +51,7 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"wait":                      {middleware.Wait{}, conflict(nil), wait},
 		"wait is over":              {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), park},
 		"wait, not allowed":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
+		"wait, one attempt":         {middleware.Wait{Attempts: 1}, conflict(nil), park},
 		"wait, attempts used up":    {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), park},
 		"wait, attempts left":       {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), after(15 * time.Millisecond)},
 		"wait, delays grow":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), after(22500 * time.Microsecond)},

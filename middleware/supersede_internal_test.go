@@ -135,12 +135,30 @@ func TestOnlyAHandlerOfTheGroupIsToldOfItsSuccessor(t *testing.T) {
 	if !ok || g.at.Before(began.Add(10*time.Second)) || g.at.After(time.Now().Add(10*time.Second)) {
 		t.Errorf("its grace ends %v after it was told, want 10 s", g.at.Sub(began))
 	}
+	r.Supersede(holdings.Supersession{Group: "test", Queue: "default", ID: "patient", Grace: time.Hour}, lease)
+	if r.own.graces[lease] != g {
+		t.Error("a task that would wait for longer prolongs the grace")
+	}
 	r.own.itemReturned(lease)
 	if g.timer != nil && g.timer.Stop() {
 		t.Error("the grace of a handler that has returned goes on")
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestATaskThatMayParkNeedsAQueue(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Strategy{Requeue{}, Supersede{}, Wait{}, Wait{}.Then(Supersede{})} {
+		if !needsQueue(s) {
+			t.Errorf("%+v needs no queue", s)
+		}
+	}
+	for _, s := range []Strategy{FailFast{}, Wait{}.Then(FailFast{})} {
+		if needsQueue(s) {
+			t.Errorf("%+v needs a queue", s)
+		}
 	}
 }
 

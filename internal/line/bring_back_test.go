@@ -13,6 +13,9 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 	t.Parallel()
 	const never = -time.Hour
 	onEach(t, func(t *testing.T, r *rig) {
+		if back, err := r.Engine.BringBack(t.Context(), r.task("gone"), true); err != nil || back {
+			t.Errorf("a task that is gone is brought back: %v, %v", back, err)
+		}
 		for name, tt := range map[string]struct {
 			ended   time.Duration // since the lease has ended
 			begun   bool

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/linetest"
@@ -248,6 +250,56 @@ func TestATaskIsEnqueuedOnceItsSlotHasArrived(t *testing.T) {
 		if lists := r.listsOf(r.task("a")); !slices.Equal(lists,
 			[]string{map[string]string{"": "pending", "k": "retry"}[wait]}) || len(r.Waiting("k")) != len(wait) {
 			t.Errorf("%s: it is in %v, and waiting are %v", name, lists, r.Waiting("k"))
+		}
+	}
+}
+
+// A deadline counts while a task waits, also from its enqueue on.
+func TestATaskThatIsEnqueuedToWaitKeepsItsDeadline(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		deadline := time.Now().Add(time.Hour)
+		for name, opts := range map[string][]asynq.Option{"plain": nil, "unique": {asynq.Unique(time.Minute)}} {
+			info, err := r.Engine.Enqueue(t.Context(), asynq.NewTask(name, nil), line.EnqueueOptions{
+				WaitFor: r.key("k"), ParkOptions: line.ParkOptions{RetryAfter: time.Hour},
+			}, append(opts, asynq.Queue(r.name), asynq.Deadline(deadline))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := r.wait(r.task(info.ID)); w.Deadline != deadline.Unix() {
+				t.Errorf("%s: its deadline is %d, want %d", name, w.Deadline, deadline.Unix())
+			}
+		}
+	})
+}
+
+// The process that enqueues it may end before it has put the task in line.
+func TestADeadlineIsNotedWithTheEnqueue(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		client, enqueued := shared.clientOf(t, kind), false
+		client.AddHook(lossy(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+			if !strings.HasPrefix(cmds[0].Name(), "eval") {
+				return next()
+			}
+			if enqueued {
+				return redistest.Fail(cmds[0], errAway)
+			}
+			err := next()
+			enqueued = err == nil
+			return err
+		}))
+		r := newRigOn(t, kind, shared.clientOf(t, kind))
+		queue, deadline := r.newQueue(client, line.Options{}), time.Now().Add(time.Hour)
+		enqueued = false
+		info, err := queue.Enqueue(t.Context(), asynq.NewTask("test", nil), line.EnqueueOptions{
+			WaitFor: r.key("k"), ParkOptions: line.ParkOptions{RetryAfter: time.Hour},
+		}, asynq.Queue(r.name), asynq.Deadline(deadline))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := r.wait(r.task(info.ID)); w.Deadline != deadline.Unix() {
+			t.Errorf("%s: its deadline is %d, want %d", kind, w.Deadline, deadline.Unix())
 		}
 	}
 }

@@ -155,6 +155,13 @@ var failingCalls = map[string]struct {
 			return err
 		},
 	},
+	"count the waiters": {
+		prepare: func(r *rig) { r.Park(r.Delayed("b"), "k") },
+		call: func(ctx context.Context, r *rig, e *line.Engine) error {
+			_, err := line.Awaited{Engine: e}.Waiting(ctx, r.keysOf([]string{"k"}))
+			return err
+		},
+	},
 	"forget": {
 		prepare: func(r *rig) { r.begun("a") },
 		call:    func(ctx context.Context, r *rig, e *line.Engine) error { return e.Forget(ctx, r.task("a")) },

@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -204,6 +205,24 @@ func TestACrashOfALatestCallLeavesOneTask(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A call that fails before its script is sent does not become an ordinary one.
+func TestALatestCallWithoutAnAnswerEnqueuesNothing(t *testing.T) {
+	t.Parallel()
+	client := shared.clientOf(t, "cluster")
+	client.AddHook(lossy(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+		if cmds[0].Name() == "hget" { // it asks for the task that waits
+			return redistest.Fail(cmds[0], errAway)
+		}
+		return next()
+	}))
+	r := newRigOn(t, "cluster", shared.clientOf(t, "cluster"))
+	queue := r.newQueue(client, line.Options{})
+	_, _, err := queue.EnqueueLatest(t.Context(), price("price", "1"), []string{"a"}, line.Latest{Record: line.RecordOf("price", nil)}, asynq.Queue(r.name))
+	if pending, wrong := r.Inspect.ListPendingTasks(r.name); !errors.Is(err, errAway) || len(pending) > 0 {
+		t.Errorf("%v; pending are %v, %v", err, pending, wrong)
 	}
 }
 

@@ -138,3 +138,107 @@ func TestLateTasksAreStuckWithoutAServer(t *testing.T) {
 		}
 	})
 }
+
+// Until it has come, a woken task is looked for by this process, and noted for the others in case this one ends.
+func TestAWokenTaskIsLookedForUntilItHasCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		e.LocksAre(func(key string) (lock, notify string) { return "lock:" + key, "notify:" + key })
+		client.Set(t.Context(), "lock:k", "me", 0)
+		client.HSet(t.Context(), someTasks[0].Hash(), "state", "pending")
+		client.ZAdd(t.Context(), Names{}.Waiters("k"), redis.Z{Member: someTasks[1].Entry(), Score: 1})
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Tasks: someTasks[:1], Left: 1})
+		looked := func(after time.Duration) (again bool, owed time.Duration) {
+			time.Sleep(after)
+			synctest.Wait()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			at := int64(client.ZScore(t.Context(), e.names.owed("k"), Names{}.Waiters("k")).Val())
+			return e.lastWakes["k"] != nil, time.UnixMilli(at).Sub(time.Now().Truncate(time.Millisecond))
+		}
+		if again, owed := looked(followUpFirst); !again || owed != 2*followUpFirst+owedAfter {
+			t.Errorf("a late task is looked for again: %v, and by others in %v", again, owed)
+		}
+		if again, owed := looked(31 * time.Second); !again || owed != followUpMost+owedAfter {
+			t.Errorf("a task that is late for half a minute is looked for again: %v, and by others in %v", again, owed)
+		}
+		client.HSet(t.Context(), someTasks[0].Hash(), "state", "active")
+		if again, owed := looked(followUpMost); again || owed > 0 {
+			t.Errorf("a task that has come is looked for again: %v, and by others in %v", again, owed)
+		}
+	})
+}
+
+// A woken task that is gone has run if another one holds the key by now, which makes the next wake. Otherwise its wake is lost.
+func TestAWokenTaskThatIsGoneIsReplacedOnceTheKeyIsFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var repaired []Task
+		e, client := newVirtual(t, Options{Repaired: func(key string, t Task, lost bool) {
+			if key == "k" && lost {
+				repaired = append(repaired, t)
+			}
+		}})
+		e.LocksAre(func(key string) (lock, notify string) { return "lock:" + key, "notify:" + key })
+		waiting(t, e, client, "a", "k")
+		client.Set(t.Context(), "lock:k", "me", 0)
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Tasks: []Task{{"q", "gone"}}, Left: 1})
+		for i, want := range []string{"retry", "pending"} {
+			time.Sleep(followUpFirst << i)
+			synctest.Wait()
+			if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != want || len(repaired) != i {
+				t.Errorf("look %d: the next task is %s, and told of are %v", i+1, state, repaired)
+			}
+			client.Del(t.Context(), "lock:k")
+		}
+	})
+}
+
+// A waiter that could not be woken keeps its place, and counts as parked.
+func TestAWaiterThatCouldNotBeWokenIsPutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		if err := e.putBack(t.Context(), Names{}.Waiters("k"), someTasks[0].Entry(), 7); err != nil {
+			t.Fatal(err)
+		}
+		place := client.ZScore(t.Context(), Names{}.Waiters("k"), someTasks[0].Entry()).Val()
+		if parked := client.ZScore(t.Context(), e.names.Index("q"), someTasks[0].Entry()).Err() == nil; place != 7 || !parked {
+			t.Errorf("its place is %v, and it counts as parked: %v", place, parked)
+		}
+	})
+}
+
+// One whose slot moves is repeated soon.
+func TestAWakeThatWasHeldUpByAMoveIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		waiting(t, e, client, "a", "k")
+		e.followUp(call{target: wakeTarget{key: "k"}}, Woken{Pending: true, Left: 1})
+		time.Sleep(movingFirst)
+		synctest.Wait()
+		if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != "pending" {
+			t.Errorf("the waiter is %s", state)
+		}
+	})
+}
+
+// The process that pays an owed wake may end, too: the next one looks as soon as after any other wake.
+func TestAnOwedWakeThatIsPaidIsLookedAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		waiting(t, e, client, "a", "k")
+		waiting(t, e, client, "b", "k")
+		client.ZAdd(t.Context(), e.names.owed("k"), redis.Z{Member: Names{}.Waiters("k"), Score: 1})
+		if err := e.payOwed(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := time.UnixMilli(int64(client.ZScore(t.Context(), e.names.owed("k"), Names{}.Waiters("k")).Val()))
+		if state := client.HGet(t.Context(), someTasks[0].Hash(), asynqwire.StateField).Val(); state != "pending" || !at.Equal(time.Now().Add(owedAfter).Truncate(time.Millisecond)) {
+			t.Errorf("the first waiter is %s, and looked after in %v", state, time.Until(at))
+		}
+	})
+}

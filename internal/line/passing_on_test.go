@@ -141,6 +141,23 @@ func TestATaskThatHasEndedSupersedesNothing(t *testing.T) {
 	}
 }
 
+// Nobody else would: the task behind it may not take the key before.
+func TestACancelledHeadLetsTheNextOneRun(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		for _, id := range []string{"a", "b"} {
+			r.enters(id)
+			r.Park(r.task(id), "k")
+		}
+		if what, err := r.Engine.Cancel(t.Context(), r.task("a"), line.Cancellation{By: "ann"}); err != nil || what != line.Ended {
+			t.Fatal(what, err)
+		}
+		if state := r.State(r.task("b")); state != asynq.TaskStatePending {
+			t.Errorf("the next one is %v", state)
+		}
+	})
+}
+
 // A cancellation that its run has not carried out is carried out by whoever looks, and leaves nothing.
 func TestACancellationThatIsLeftIsCarriedOut(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,9 @@ func TestAnAcknowledgementParksItsOwnRun(t *testing.T) {
 				if answered != tc.answered || !errors.Is(err, tc.err) || tc.err == nil && err != nil || ended != nil {
 					t.Errorf("it is answered: %v, with %v", answered, err)
 				}
+				if known := e.runs.of(Task{"q", "a"}) != nil; !tc.ack.Repeated && known != tc.known {
+					t.Errorf("once it is answered, its run is known: %v", known)
+				}
 				if !tc.ack.Repeated && tc.parked != waits(t, client, "a", "k") {
 					t.Errorf("the task is parked: %v", !tc.parked)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
@@ -159,6 +160,36 @@ func TestACallForWaitingTasksIsRepeated(t *testing.T) {
 		})
 		if !errors.Is(err, failure) || calls != 1 {
 			t.Errorf("%v after %d calls of a server that stops", err, calls)
+		}
+	})
+}
+
+// A task that its timer has brought back owes nobody a wake, nor does one that has its key.
+func TestARunOwesTheWakeThatItHasHad(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		wait  Wait
+		woken bool
+		want  string
+	}{
+		"woken": {Wait{Keys: []string{"k"}}, true, Names{}.Waiters("k")}, "by its timer": {Wait{Keys: []string{"k"}}, false, ""},
+		"for its own key": {Wait{Keys: []string{"k"}, Own: true}, true, ""}, "for none": {Wait{}, true, ""},
+	} {
+		if r := (*tasks)(&Engine{}).runOf(broker.Fetched{Queue: "q", ID: "a", Wait: tc.wait.String(), Woken: tc.woken}); r.owes != tc.want {
+			t.Errorf("%s: it owes a wake to %q", name, r.owes)
+		}
+	}
+}
+
+// Calls that are under way when an Engine is closed have a second.
+func TestACallOutlastsTheEngineByASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := newVirtual(t, Options{})
+		e.background(e.closing, time.Hour, func(ctx context.Context) { <-ctx.Done() })
+		began := time.Now()
+		if err := e.Close(); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }

@@ -98,6 +98,25 @@ func (parksAll) LockFetched(context.Context, Task, string, []string) (colocated.
 func (parksAll) Wait() (none colocated.Wait) { return none }
 func (parksAll) Parked(Refused, []Parked)    {}
 
+// The server learns that a task needs its slot no more.
+func TestATaskThatWasRefusedFreesItsSlotOnceItIsParked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, client := newVirtual(t, Options{})
+		e.parkers.learn("test", parksAll{})
+		e.runs.drop(active(t, e, client, "a"))
+		parked := 0
+		f := broker.Fetched{Queue: "q", ID: "a", Run: "run of a", Message: messageOf("a", 0, 0), Refused: &colocated.Refused{}}
+		if !(*tasks)(e).Park(f, func() { parked++ }, nil) {
+			t.Fatal("it is not parked")
+		}
+		e.pending.Wait()
+		if parked != 1 || !waits(t, client, "a", "key") {
+			t.Errorf("its slot is freed %d times", parked)
+		}
+	})
+}
+
 // The Engine is closed while a task is to be parked, and another fetch removes the runs that are over.
 func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {
 	t.Parallel()

@@ -147,3 +147,35 @@ func TestATaskThatLeavesItsSequenceWaitsNoLonger(t *testing.T) {
 		t.Errorf("left %+v and %v wait, want nobody", left, r.Waiting("k"))
 	}
 }
+
+// A task that is gone counts for no limit once its sequence has moved on, wherever its index is.
+func TestATaskThatIsGoneFromASequenceIsNotParked(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		r.enters("a")
+		r.enters("gone")
+		r.Park(r.task("gone"), "k")
+		r.Client.Del(t.Context(), hash(r.task("gone")))
+		r.enters("b")
+		front, err := r.Engine.Remove(t.Context(), r.task("a"), r.key("k"))
+		if n := r.Client.ZCard(t.Context(), r.index()).Val(); err != nil || len(front.Next) != 1 || front.Next[0] != r.task("b") || n != 0 {
+			t.Errorf("the front is %+v, %v, and %d are parked", front, err, n)
+		}
+	})
+}
+
+// It may have been fetched by its timer.
+func TestATaskThatJoinsAndBeginsIsNotParked(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.begun("a")
+		r.Park(task, "k")
+		r.Begin(task)
+		if _, err := r.Engine.Join(t.Context(), task, r.key("k"), line.JoinOptions{Begins: true}); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Client.ZCard(t.Context(), r.index()).Val(); n != 0 || len(r.Waiting("k")) != 0 {
+			t.Errorf("%d are parked, and in line are %v", n, r.Waiting("k"))
+		}
+	})
+}

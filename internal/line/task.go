@@ -48,10 +48,7 @@ func ParseEntry(member string) (Task, error) {
 // taskOf returns the task of an entry. Of any other member it returns a task that cannot exist and counts as gone, as
 // in task.lua.
 func taskOf(member string) Task {
-	t, err := ParseEntry(member)
-	if err != nil {
-		return Task{}
-	}
+	t, _ := ParseEntry(member)
 	return t
 }
 

@@ -1,6 +1,9 @@
 package line
 
 import (
+	"crypto/sha1" //nolint:gosec // as in deaths.go
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +135,46 @@ func TestARecordIsNamedForItsGroupAndKeys(t *testing.T) {
 	}
 }
 
+func TestOfTwoPayloadsTheNumberTellsWhichIsNewer(t *testing.T) {
+	t.Parallel()
+	const id, other = "0123abcd-4567-89ab-cdef-0123456789ab", "1123abcd-4567-89ab-cdef-0123456789ab"
+	of := func(record string, number int, id string) map[string]string {
+		return map[string]string{LatestHeader: fmt.Sprintf("%s %016d %s", latestKey("q", record), number, id)}
+	}
+	for name, tc := range map[string]struct {
+		headers, others map[string]string
+		newer, known    bool
+	}{
+		"newer":          {of("a", 10, id), of("a", 9, other), true, true},
+		"older":          {of("a", 9, id), of("a", 10, other), false, true},
+		"another record": {of("a", 10, id), of("b", 9, other), false, false},
+		"no header":      {nil, of("a", 9, other), false, false},
+		"passed on":      {of("a", 10, id), of("a", 9, id), false, false},
+	} {
+		if newer, known := IsNewerPayload(id, tc.headers, other, tc.others); newer != tc.newer || known != tc.known {
+			t.Errorf("%s: it is newer: %v, known: %v", name, newer, known)
+		}
+	}
+}
+
+// A task that has run since, or was changed, has not died so often in a row.
+func TestDeathsCountUntilATaskRunsAgain(t *testing.T) {
+	t.Parallel()
+	sum := sha1.Sum([]byte("message|nonce")) //nolint:gosec // as in deaths.go
+	text := "3 " + hex.EncodeToString(sum[:8])
+	for name, tc := range map[string]struct {
+		deaths, message, nonce any
+		want                   int
+	}{
+		"since then nothing": {text, "message", "nonce", 3}, "another run": {text, "message", "next", 0}, "another message": {text, "changed", "nonce", 0},
+		"none": {nil, "message", "nonce", 0}, "unreadable": {"x", "message", "nonce", 0},
+	} {
+		if got := Deaths(tc.deaths, tc.message, tc.nonce); got != tc.want {
+			t.Errorf("%s: %d deaths, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "k", "a b", "{x}", "\xff"} {
@@ -158,6 +201,9 @@ func TestNamesAreReadAsTheyAreMade(t *testing.T) {
 		if task, err := ParseEntry(entry); err == nil || taskOf(entry) != (Task{}) {
 			t.Errorf("%q is the entry of %v", entry, task)
 		}
+	}
+	if names := (Task{ID: "id"}).listed(); len(names) != 1 { // on a Cluster, they would be in several slots
+		t.Errorf("a task that cannot exist has %v", names)
 	}
 	for _, task := range []Task{{"q", "id"}, {"q", ""}, {"", "id"}} {
 		if got, err := ParseEntry(task.Entry()); err != nil || got != task {

@@ -25,4 +25,13 @@ func TestATrialOfSurvivorsCompletesTheLastOne(t *testing.T) {
 		len(second.Survivors) != 1 || second.Survivors[0].Reason == "" || second.share() != 100 {
 		t.Errorf("%+v", second)
 	}
+	for _, first.Confirmed = range []bool{true, false} {
+		if got := first.after(summarize("a", 59, 1, nil, nil)); got.Confirmed != first.Confirmed {
+			t.Errorf("kills by time of the last trial are confirmed: %v, want %v", got.Confirmed, first.Confirmed)
+		}
+	}
+	first.TimedOut = 0
+	if !first.after(summarize("a", 59, 1, nil, nil)).Confirmed {
+		t.Error("a trial without kills by time has some to confirm")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/colocated"
+	"github.com/railtoken/railtoken/internal/ends"
 )
 
 func TestAnAcknowledgementSaysWhatItHasDone(t *testing.T) {
@@ -50,5 +51,15 @@ func TestAnAcknowledgementSaysWhatItHasDone(t *testing.T) {
 	failed := errors.New("no answer")
 	if _, err := readAcknowledged(nil, failed); !errors.Is(err, failed) {
 		t.Error(err)
+	}
+}
+
+func TestTheMarksOfAnEndAreThoseOfItsQueue(t *testing.T) {
+	t.Parallel()
+	if got := (&Acknowledgement{Queue: "q"}).marks(); got != ends.ArchivedMarks("q") {
+		t.Errorf("without an end they are %q", got)
+	}
+	if got := (&Acknowledgement{Queue: "q", Ending: &ends.Ending{Key: "marks"}}).marks(); got != "marks" {
+		t.Errorf("they are %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -168,6 +169,73 @@ func TestAnAcknowledgementTellsItsRelease(t *testing.T) {
 	acknowledged{}.release(t.Context(), nil, nil, false)
 }
 
+// An acknowledgement of a run that this Intake does not know is the caller's. One that it has sent holds up no drain.
+func TestAnAcknowledgementIsOfARunHere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, admin := redistest.Virtual(t)
+		in := New(redistest.Patient(t, m), Options{Queues: map[string]int{"default": 1}, Slots: 1})
+		for _, known := range []bool{false, true} {
+			admin.HSet(t.Context(), "asynq:{default}:t:a", "state", "active", "pending_since", "run")
+			admin.LPush(t.Context(), "asynq:{default}:active", "a")
+			if known {
+				in.slots.running[name{"default", "a"}] = running{run: "run", until: time.Now().Add(lease)}
+			}
+			sum := "asynq:{default}:processed"
+			ok, err := in.Acknowledge(t.Context(), Acknowledgement{
+				Queue: "default", ID: "a", Done: true,
+				Keys: []string{"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", sum + ":2000-01-01", sum}, Args: []any{"a", 1, 1},
+			})
+			if ok != known || err != nil || in.underWay() != 0 {
+				t.Errorf("known: %v; it is sent: %v, %v, and %d calls are under way", known, ok, err, in.underWay())
+			}
+		}
+	})
+}
+
+// A fetch with an acknowledgement asks for no more tasks than there are slots.
+func TestAnAcknowledgementTakesNoTaskWithoutASlot(t *testing.T) {
+	t.Parallel()
+	in := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}), Options{Queues: map[string]int{"default": 1}, Slots: 2}) // nothing is dialed
+	defer func() { _ = in.client.Close() }()
+	for i, id := range []string{"a", "b"} {
+		in.slots.running[name{"default", id}] = running{run: "run", until: time.Now().Add(lease)}
+		in.place("default").fetchWithAcks(1)
+		if want := 1 - i; in.slots.asked != want {
+			t.Errorf("beside %d runs %d tasks are asked for, want %d", i+1, in.slots.asked, want)
+		}
+		in.slots.asked = 0
+	}
+}
+
+// asynq asks for no other task while it has as many as it can run.
+func TestALostFetchIsRecalledWithoutAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, admin := redistest.Virtual(t)
+		client := redistest.Patient(t, m)
+		admin.HSet(t.Context(), "asynq:{default}:t:a", "state", "pending", "msg", "m")
+		admin.LPush(t.Context(), "asynq:{default}:pending", "a")
+		began := time.Now()
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if strings.HasPrefix(cmd.Name(), "eval") && time.Since(began) < time.Second {
+				return redistest.Fail(cmd, errors.New("connection reset by peer"))
+			}
+			return err
+		}))
+		in := New(client, Options{Queues: map[string]int{"default": 1}, Slots: 1})
+		if _, err := in.Fetch(t.Context(), "default"); err == nil {
+			t.Fatal("the fetch is answered")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if active, pending := admin.LLen(t.Context(), "asynq:{default}:active").Val(), admin.LLen(t.Context(), "asynq:{default}:pending").Val(); active != 0 || pending != 1 {
+			t.Errorf("%d tasks are active, and %d pending", active, pending)
+		}
+	})
+}
+
 func TestASlotThatIsKeptIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
@@ -212,6 +280,64 @@ func TestATaskWhoseHandlerStillRunsGoesBack(t *testing.T) {
 		synctest.Wait()
 		if got := admin.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(got, []string{"a"}) || in.underWay() != 0 {
 			t.Errorf("pending are %v, and %d calls are under way", got, in.underWay())
+		}
+	})
+}
+
+// lockers are Tasks whose locks are elsewhere: each has an answer at once.
+type lockers struct{ leaves }
+
+func (lockers) Lock(all []Task, locked func(Task)) []Task {
+	for _, t := range all {
+		go locked(t)
+	}
+	return nil
+}
+
+// The process was suspended while the keys of a task were locked: asynq may have recovered the task.
+func TestATaskWhoseLocksCameTooLateGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, admin := redistest.Virtual(t)
+		in := New(redistest.Patient(t, m), Options{Slots: 2, Tasks: lockers{}})
+		for _, late := range []bool{false, true} {
+			admin.Del(t.Context(), "asynq:{default}:pending")
+			admin.HSet(t.Context(), "asynq:{default}:t:a", "state", "active", "pending_since", "run")
+			admin.LPush(t.Context(), "asynq:{default}:active", "a")
+			leased := time.Now().Add(-stale)
+			if late {
+				leased = leased.Add(-1)
+			}
+			in.slots.asked = 1
+			if others, n := in.lock([]Task{{Queue: "default", ID: "a", Run: "run"}}, leased); len(others) != 0 || n != 1 {
+				t.Errorf("%v are others, and %d wait for their locks", others, n)
+			}
+			synctest.Wait()
+			back := admin.LLen(t.Context(), "asynq:{default}:pending").Val() == 1
+			if back != late || (len(in.slots.ready) == 0) != late || in.slots.asked != 0 || in.slots.admitting != 0 || in.underWay() != 0 {
+				t.Errorf("late: %v; the task goes back: %v, in memory are %v, and %d are asked for", late, back, in.slots.ready, in.slots.asked)
+			}
+			in.slots.expired(time.Now())
+		}
+	})
+}
+
+// It took the locks of tasks in memory, too, and had room for others: asynq recovers them, and their slots are free.
+func TestAFetchThatIsGivenUpFreesItsSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}), Options{Queues: map[string]int{"default": 1}, Slots: 3}) // nothing is dialed
+		defer func() { _ = in.client.Close() }()
+		in.spawn = func(time.Duration, func(context.Context)) bool { return false } // the process ends
+		p := in.place("default")
+		in.slots.wait(p, []Task{{Queue: "default", ID: "a", Message: "\n\x04test"}}, time.Now())
+		share := p.fetchWithAcks(1)
+		if in.slots.admitting != 1 || in.slots.asked < 1 {
+			t.Fatalf("%d are admitted, and %d are asked for", in.slots.admitting, in.slots.asked)
+		}
+		share.Answered(nil, errors.New("connection reset by peer"))
+		if in.slots.admitting != 0 || in.slots.asked != 0 || p.recalls.Load() != 0 {
+			t.Errorf("%d are still admitted, %d asked for, and %d recalled", in.slots.admitting, in.slots.asked, p.recalls.Load())
 		}
 	})
 }

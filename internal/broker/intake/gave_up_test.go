@@ -56,7 +56,9 @@ func lasting(
 	}
 	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if strings.HasPrefix(cmd.Name(), "eval") {
-			return redistest.Fail(cmd, fail(ctx))
+			if err := fail(ctx); err != nil {
+				return redistest.Fail(cmd, err)
+			}
 		}
 		return next(ctx, cmd)
 	}))
@@ -127,6 +129,30 @@ func TestAnAcknowledgementThatIsRepeatedRecallsOneFetch(t *testing.T) {
 		})
 		if n := calls.Load(); n < 60 || n > 200 {
 			t.Errorf("%d calls in a minute, want about one a second for each of two", n)
+		}
+	})
+}
+
+// Redis is away for a moment. The handler learns once what has become of the locks of its task.
+func TestARepeatedAcknowledgementTellsItsRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, told := time.Now(), 0
+		release := colocated.NewRelease(nil, "", nil, func(context.Context, bool) (o colocated.Outcome, err error) { return o, nil })
+		release.Then(func(o colocated.Outcome, err error) {
+			told++
+			if !o.Scripted || err != nil {
+				t.Errorf("it is told of %+v, %v", o, err)
+			}
+		})
+		lasting(t, time.Minute, release, func(context.Context) error {
+			if time.Since(began) < 10*time.Second {
+				return errors.New("connection reset by peer")
+			}
+			return nil
+		})
+		if told != 1 {
+			t.Errorf("it is told %d times", told)
 		}
 	})
 }

@@ -63,6 +63,75 @@ func TestThreeTimesAsManyTasksAreAskedForAhead(t *testing.T) {
 	}
 }
 
+// Of the free slots a call gets as many as it may have, and places that have the slots together get equal shares.
+func TestACallGetsItsShareOfTheFreeSlots(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]int{-1: 4, 2: 2, 4: 4, 9: 4} {
+		if _, n := newSlots(4).ask(nil, 1, 0, most); n != want {
+			t.Errorf("of 4 slots %d at most: it asks for %d, want %d", most, n, want)
+		}
+	}
+	for places, want := range map[int]int{1: 9, 2: 5, 3: 3, 4: 3, 10: 1} {
+		if n := newSlots(9).share(places); n != want {
+			t.Errorf("of 9 slots each of %d places has %d, want %d", places, n, want)
+		}
+	}
+}
+
+// A task in memory is given to asynq as long as half of its lease is left.
+func TestATaskIsGivenToAsynqWithHalfOfItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		s.answered(0, numbered(1), time.Now().Add(-lease/2))
+		if _, ok, _ := s.take(restless); !ok {
+			t.Error("it is left in memory")
+		}
+	})
+}
+
+// What asynq has learned of a lease is forgotten, however many end.
+func TestLeasesThatHaveEndedAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		for i := range 10 {
+			s.running[name{"q", fmt.Sprint(i)}] = running{until: time.Now()}
+			time.Sleep(lease + learned)
+			s.full()
+		}
+		if len(s.running) != 0 || len(s.leaseless) > 2 {
+			t.Errorf("%d runs and %d leases are remembered", len(s.running), len(s.leaseless))
+		}
+	})
+}
+
+// A set has 64 queues. Those behind count as one.
+func TestTheQueuesOfASetAreTold(t *testing.T) {
+	t.Parallel()
+	if setOf(0) != 1 || setOf(5) != 1<<5 || setOf(63) != 1<<63 || setOf(64) != setOf(63) || setOf(300) != setOf(63) {
+		t.Errorf("the sets are %b, %b, %b", setOf(0), setOf(63), setOf(64))
+	}
+	w := newTurns(2, 4, false)
+	w.all[1].may = 0
+	for _, heard := range []struct {
+		queues queueSet
+		fresh  bool
+	}{{setOf(1), true}, {setOf(1), false}, {setOf(1) | setOf(2), true}, {setOf(2), false}} {
+		if fresh := w.hear(1, heard.queues); fresh != heard.fresh {
+			t.Errorf("what is heard of %b is new: %v", heard.queues, fresh)
+		}
+	}
+}
+
+// Of a queue that is not the server's, and without turns, there is nothing to note.
+func TestNothingIsHeardOfOtherQueues(t *testing.T) {
+	t.Parallel()
+	in, _ := onVirtual(t)
+	in.Hear("another")
+	in.Hear("default")
+}
+
 // On one Redis all queues are in one place, up to 255, which have a byte each; on a Cluster each has its own.
 func TestTheQueuesOfOneRedisAreInOnePlace(t *testing.T) {
 	t.Parallel()
