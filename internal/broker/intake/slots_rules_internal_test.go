@@ -71,9 +71,16 @@ func TestACallGetsItsShareOfTheFreeSlots(t *testing.T) {
 			t.Errorf("of 4 slots %d at most: it asks for %d, want %d", most, n, want)
 		}
 	}
-	for places, want := range map[int]int{1: 9, 2: 5, 3: 3, 4: 3, 10: 1} {
-		if n := newSlots(9).share(places); n != want {
-			t.Errorf("of 9 slots each of %d places has %d, want %d", places, n, want)
+	w := newTurns(10, 9, false)
+	for _, want := range []int{5, 3, 2, 1} { // a fetch asks two places, then four, eight and all
+		for i := range w.all {
+			w.hear(i, 1)
+		}
+		for _, p := range w.picks(time.Unix(1e9, 0), 9) {
+			if p.most != want {
+				t.Errorf("of 9 slots each place has %d, want %d", p.most, want)
+			}
+			w.leave(p.place)
 		}
 	}
 }
