@@ -39,5 +39,6 @@ func (s summary) after(again summary) summary {
 	gone := len(s.Survivors) - again.Tried
 	again.Seed, again.Killed, again.TimedOut = s.Seed, s.Killed+again.Killed, s.TimedOut+again.TimedOut
 	again.Tried = s.Tried - gone
+	again.Confirmed = s.Confirmed || s.TimedOut == 0
 	return again
 }

@@ -25,4 +25,8 @@ func TestATrialOfSurvivorsCompletesTheLastOne(t *testing.T) {
 		len(second.Survivors) != 1 || second.Survivors[0].Reason == "" || second.share() != 100 {
 		t.Errorf("%+v", second)
 	}
+	first.Confirmed = false // nothing has shown since that the one that timed out ends without its mutant
+	if third := first.after(second); third.Confirmed {
+		t.Errorf("%+v", third)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -97,6 +98,15 @@ func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 			return nil, fmt.Errorf("%w\n%s", err, out)
 		}
 		s.patience = t.patience
+		if t.target.lua {
+			if err := s.link(ctx, t.scratch); err != nil {
+				return nil, err
+			}
+			left = slices.DeleteFunc(left, func(r *result) bool { return !slices.Contains(s.linked, r.mutant.File) })
+		}
+		if len(left) == 0 {
+			continue
+		}
 		if err := s.measure(ctx, t.scratch, !t.target.lua); err != nil {
 			return nil, err
 		}
