@@ -59,7 +59,7 @@ func callTenTimes(t *testing.T, away time.Duration) {
 }
 
 // A callback that takes longer than a mark is kept is not told by another server meanwhile, and ends that wait for it in memory
-// are.
+// are. Half of the marks are those of a server that has ended: they are taken over.
 func TestASlowCallbackKeepsItsMark(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,10 +82,16 @@ func TestASlowCallbackKeepsItsMark(t *testing.T) {
 		const tasks = 64 // twice as many as callbacks of both
 		for i := range tasks {
 			m := ends.Mark{End: ends.End{State: ends.Completed}, Queue: "default", ID: string(rune('A' + i)), At: began}
-			if err := client.ZAdd(t.Context(), m.Key(), redisZ(began.Add(ends.Unclaimed), m)).Err(); err != nil {
+			due := began
+			if i%2 == 0 {
+				due = began.Add(ends.Unclaimed)
+			}
+			if err := client.ZAdd(t.Context(), m.Key(), redisZ(due, m)).Err(); err != nil {
 				t.Fatal(err)
 			}
-			tellers[0].Tell(m.String(), m, began)
+			if i%2 == 0 {
+				tellers[0].Tell(m.String(), m, began)
+			}
 		}
 		for range tasks {
 			told[<-done]++
