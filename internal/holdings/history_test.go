@@ -102,6 +102,29 @@ func reportsMakeOneHistory(t *testing.T, client redis.UniversalClient) {
 	wants(t, "a key in the minute before", holdings.Point{Holds: -1}, false)(hour[1].Of("order:1"))
 }
 
+// Of a key that a full minute names all reports count, and of the others nothing is known.
+func TestAMinuteNamesThreeHundredKeys(t *testing.T) {
+	t.Parallel()
+	client, at := redistest.Start(t).Client(t), time.Now()
+	many := map[string]holdings.Point{}
+	for i := range 300 {
+		many[fmt.Sprint("order:", i)] = holdings.Point{Holds: 1}
+	}
+	for n, c := range []struct {
+		keys  map[string]holdings.Point
+		known bool
+	}{{many, true}, {many, true}, {map[string]holdings.Point{"another": {Holds: 1}}, false}, {many, false}} {
+		if _, err := holdings.Remember(t.Context(), client, at, holdings.Point{Holds: 1}, c.keys, false); err != nil {
+			t.Fatal(err)
+		}
+		minute := history(t, client, at)[0]
+		wants(t, fmt.Sprintf("after report %d, another key", n), holdings.Point{Holds: -1}, c.known)(minute.Of("another"))
+	}
+	minute := history(t, client, at)[0]
+	wants(t, "a key", holdings.Point{Holds: 3}, true)(minute.Of("order:1"))
+	wants(t, "all keys", holdings.Point{Holds: 4}, true)(minute.All())
+}
+
 func TestAMinuteWithoutReportsIsAGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
