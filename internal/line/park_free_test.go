@@ -51,6 +51,9 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			if for1, _ := waitOf(t, r.Client, task).Key(); free && (for1 != freed || r.Client.HGet(t.Context(), task.Hash(), "railtoken:waiters").Val() != line.Names{}.Waiters(freed)) {
 				t.Errorf("it comes for %s, want %s", for1, freed)
 			}
+			if w := waitOf(t, r.Client, task); w.Own {
+				t.Errorf("it waits as for a key of the program's own: %+v", w)
+			}
 			if keys := r.Client.HGet(t.Context(), task.Hash(), "railtoken:keys").Val(); keys != "k m n" {
 				t.Errorf("its next fetch is to take the keys %q", keys)
 			}
