@@ -147,3 +147,21 @@ func TestATaskThatLeavesItsSequenceWaitsNoLonger(t *testing.T) {
 		t.Errorf("left %+v and %v wait, want nobody", left, r.Waiting("k"))
 	}
 }
+
+// Its timer has brought it back, and it joins as its run begins.
+func TestATaskThatBeginsIsParkedNoMore(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		first := r.begun("first")
+		r.joins(first, "k", 1)
+		r.Park(first, "k")
+		r.timer(first)
+		at, err := r.Engine.Join(t.Context(), r.Begin(first), r.key("k"), line.JoinOptions{Begins: true})
+		if err != nil || at.Ahead != 0 {
+			t.Errorf("it joins at %+v, %v", at, err)
+		}
+		if waiting, index := r.Waiting("k"), r.parked(); len(waiting)+len(index) > 0 {
+			t.Errorf("%v wait, %v are parked", waiting, index)
+		}
+	})
+}
