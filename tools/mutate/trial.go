@@ -17,6 +17,7 @@ type trial struct {
 	target  target
 	options
 
+	known   []accepted
 	all     []*mutant // every mutant that there is
 	overlay map[string]string
 	env     func(*mutant) ([]string, error) // switches a mutant on
@@ -78,7 +79,8 @@ func compileErrors(dir string, out []byte) []string {
 	return lines
 }
 
-// run tries mutants by one suite after another, the next on what survives. The tests of other packages are run without the long ones.
+// run tries mutants by one suite after another, the next on what survives without a known reason. The tests of other packages are run
+// without the long ones.
 func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	overlay, err := writeOverlay(t.scratch, t.overlay)
 	if err != nil {
@@ -90,6 +92,9 @@ func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	}
 	for i, folder := range t.target.tests {
 		left := survivors(results)
+		if i > 0 {
+			left = slices.DeleteFunc(left, func(r *result) bool { return reasonFor(r.mutant, t.known) != "" })
+		}
 		if len(left) == 0 || t.suites > 0 && i == t.suites {
 			break
 		}
