@@ -79,8 +79,8 @@ func compileErrors(dir string, out []byte) []string {
 	return lines
 }
 
-// run tries mutants by one suite after another, the next on what survives without a known reason. The tests of other packages are run
-// without the long ones.
+// run tries mutants by one suite after another, the next on what survives without a known reason; again, no suite is tried on one that
+// has a reason. The tests of other packages are run without the long ones.
 func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	overlay, err := writeOverlay(t.scratch, t.overlay)
 	if err != nil {
@@ -89,10 +89,13 @@ func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	results := make([]result, len(mutants))
 	for i, m := range mutants {
 		results[i] = result{m, unreached}
+		if reasonFor(m, t.known) != "" {
+			results[i].outcome = alive
+		}
 	}
 	for i, folder := range t.target.tests {
 		left := survivors(results)
-		if i > 0 {
+		if i > 0 || t.again {
 			left = slices.DeleteFunc(left, func(r *result) bool { return reasonFor(r.mutant, t.known) != "" })
 		}
 		if len(left) == 0 || t.suites > 0 && i == t.suites {
