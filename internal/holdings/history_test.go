@@ -75,28 +75,54 @@ func wants(t *testing.T, what string, want holdings.Point, known bool) func(hold
 
 func TestReportsOfAllWorkersMakeOneHistory(t *testing.T) {
 	t.Parallel()
-	server, cluster := redistest.Start(t), redistest.StartCluster(t, 3)
-	for name, client := range map[string]redis.UniversalClient{"one Redis": server.Client(t), "Cluster": cluster.Client(t)} {
-		at := time.Now()
-		for i, first := range []bool{true, false} {
-			begun, err := holdings.Remember(t.Context(), client, at, holdings.Point{
-				Waiting: 5 - i, Oldest: time.Duration(3+i) * time.Second, Holds: 10, Wakes: 2, Refusals: 3,
-			}, map[string]holdings.Point{"order:1": {Waiting: 2, Oldest: time.Second, Holds: 1, Wakes: 1, Refusals: 2}}, false)
-			if err != nil || begun != first {
-				t.Errorf("%s: report %d has begun the minute: %v, error %v", name, i, begun, err)
-			}
+	t.Run("one Redis", func(t *testing.T) { t.Parallel(); reportsMakeOneHistory(t, redistest.Start(t).Client(t)) })
+	t.Run("Cluster", func(t *testing.T) { t.Parallel(); reportsMakeOneHistory(t, redistest.StartCluster(t, 3).Client(t)) })
+}
+
+func reportsMakeOneHistory(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	at := time.Now()
+	for i, first := range []bool{true, false} {
+		begun, err := holdings.Remember(t.Context(), client, at, holdings.Point{
+			Waiting: 5 - i, Oldest: time.Duration(3+i) * time.Second, Holds: 10, Wakes: 2, Refusals: 3,
+		}, map[string]holdings.Point{"order:1": {Waiting: 2, Oldest: time.Second, Holds: 1, Wakes: 1, Refusals: 2}}, false)
+		if err != nil || begun != first {
+			t.Errorf("report %d has begun the minute: %v, error %v", i, begun, err)
 		}
-		hour := history(t, client, at)
-		last := hour[0]
-		wants(t, name+", all", holdings.Point{Waiting: 5, Oldest: 4 * time.Second, Holds: 20, Wakes: 4, Refusals: 6}, true)(last.All())
-		wants(t, name+", a key", holdings.Point{Waiting: 2, Oldest: time.Second, Holds: 2, Wakes: 2, Refusals: 4}, true)(last.Of("order:1"))
-		wants(t, name+", another key", holdings.Point{Holds: -1}, true)(last.Of("order:2"))
-		wants(t, name+", the minute before", holdings.Point{}, false)(hour[1].All())
-		wants(t, name+", a key in the minute before", holdings.Point{Holds: -1}, false)(hour[1].Of("order:1"))
 		if ttl := client.PTTL(t.Context(), holdings.HistoryKey(at)).Val(); ttl < 60*time.Minute || ttl > 65*time.Minute {
-			t.Errorf("%s: a minute is kept for %v", name, ttl)
+			t.Errorf("after report %d a minute is kept for %v", i, ttl)
 		}
 	}
+	hour := history(t, client, at)
+	last := hour[0]
+	wants(t, "all", holdings.Point{Waiting: 5, Oldest: 4 * time.Second, Holds: 20, Wakes: 4, Refusals: 6}, true)(last.All())
+	wants(t, "a key", holdings.Point{Waiting: 2, Oldest: time.Second, Holds: 2, Wakes: 2, Refusals: 4}, true)(last.Of("order:1"))
+	wants(t, "another key", holdings.Point{Holds: -1}, true)(last.Of("order:2"))
+	wants(t, "the minute before", holdings.Point{}, false)(hour[1].All())
+	wants(t, "a key in the minute before", holdings.Point{Holds: -1}, false)(hour[1].Of("order:1"))
+}
+
+// Of a key that a full minute names all reports count, and of the others nothing is known.
+func TestAMinuteNamesThreeHundredKeys(t *testing.T) {
+	t.Parallel()
+	client, at := redistest.Start(t).Client(t), time.Now()
+	many := map[string]holdings.Point{}
+	for i := range 300 {
+		many[fmt.Sprint("order:", i)] = holdings.Point{Holds: 1}
+	}
+	for n, c := range []struct {
+		keys  map[string]holdings.Point
+		known bool
+	}{{many, true}, {many, true}, {map[string]holdings.Point{"another": {Holds: 1}}, false}, {many, false}} {
+		if _, err := holdings.Remember(t.Context(), client, at, holdings.Point{Holds: 1}, c.keys, false); err != nil {
+			t.Fatal(err)
+		}
+		minute := history(t, client, at)[0]
+		wants(t, fmt.Sprintf("after report %d, another key", n), holdings.Point{Holds: -1}, c.known)(minute.Of("another"))
+	}
+	minute := history(t, client, at)[0]
+	wants(t, "a key", holdings.Point{Holds: 3}, true)(minute.Of("order:1"))
+	wants(t, "all keys", holdings.Point{Holds: 4}, true)(minute.All())
 }
 
 func TestAMinuteWithoutReportsIsAGap(t *testing.T) {

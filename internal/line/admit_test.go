@@ -99,11 +99,64 @@ func TestAFetchAdmitsTheHeadAlone(t *testing.T) {
 					t.Errorf("its place %f does not say that it has begun: a worker that dies with it counts as no failure", at)
 				}
 				watched := r.Client.ZScore(t.Context(), r.index()+":owed", r.registry("k")).Err() == nil
-				if failed := strict && name == "it has failed"; watched != failed {
+				if failed := name == "it is retried soon" || strict && name == "it has failed"; watched != failed {
 					t.Errorf("somebody looks after the head: %v, want %v", watched, failed)
 				}
 			})
 		}
+	}
+}
+
+// A task whose producer has put it first takes its lock as it is fetched, and is noted as one that has begun to work.
+func TestAFetchAdmitsTheHeadThatHasJoined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	if _, err := r.Engine.EnqueueInOrder(t.Context(), r.key("k"), "test", nil, nil, asynq.Queue(r.name), asynq.TaskID("head")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := r.fetch(map[string]int{r.name: 1}, 1, "strict").Take(); got.ID != "head" || got.Taken == nil {
+		t.Errorf("fetched is %+v", got)
+	}
+	at := r.Client.ZScore(t.Context(), line.Names{}.Sequence(r.key("k")), r.task("head").Entry()).Val()
+	if now := float64(time.Now().UnixMicro()); at == math.Floor(at) || at > now || at < now-60e6 {
+		t.Errorf("its place is %f", at)
+	}
+}
+
+func TestARefusalSaysHowLongTheHeadTakes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		becomes func(r *rig, head line.Task)
+		want    time.Duration
+	}{
+		"it is pending": {func(*rig, line.Task) {}, line.LeftAfter},
+		"it is parked":  {func(r *rig, head line.Task) { r.Park(head, "other") }, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, "standalone")
+			head := line.Task{Queue: r.name + "-other", ID: "head"}
+			for _, task := range []line.Task{head, r.task("next")} {
+				if _, err := r.Engine.EnqueueInOrder(t.Context(), r.key("k"), "test", nil, nil, asynq.Queue(task.Queue), asynq.TaskID(task.ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.becomes(r, head)
+			parking := r.Engine.ParkingAtFetch()
+			var took []time.Duration
+			tell := parking.Parked
+			parking.Parked = func(all []intake.Parked) {
+				for _, p := range all {
+					held, _ := errors.AsType[*locking.HeldError](p.Held)
+					took = append(took, held.Holder.Remaining)
+				}
+				tell(all)
+			}
+			r.fetchParking(map[string]int{r.name: 1}, 1, "strict", parking)
+			if len(took) != 1 || (took[0]-c.want).Abs() > c.want/4 {
+				t.Errorf("the next is told %v, want %v", took, c.want)
+			}
+		})
 	}
 }
 

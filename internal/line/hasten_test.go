@@ -58,3 +58,30 @@ func becomesTheNext(t *testing.T, r *rig) {
 		t.Errorf("one that wanted to wait longer looks for itself in %v, want as before", in)
 	}
 }
+
+// The first tasks of a sequence look for themselves soon, should the wake of the one before them be lost.
+func TestTheTimersOfTheFirstOfASequenceAreShortened(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		var tasks []line.Task
+		for i := range 5 {
+			task := r.begun(string(rune('a' + i)))
+			r.joins(task, "k", int64(i+1))
+			tasks = append(tasks, task)
+		}
+		for i, task := range tasks[1:] {
+			r.parkWith(task, "k", line.ParkOptions{RetryAfter: 30 * time.Second, InOrder: true, Ahead: i + 1})
+			r.Client.ZAdd(t.Context(), task.Prefix()+"retry", redis.Z{Score: float64(time.Now().Add(10 * time.Minute).Unix()), Member: task.ID})
+		}
+		if _, err := r.Engine.Remove(t.Context(), tasks[0], r.key("k")); err != nil {
+			t.Fatal(err)
+		}
+		timer := func(i int) time.Duration {
+			return time.Until(time.Unix(int64(r.Client.ZScore(t.Context(), tasks[i].Prefix()+"retry", tasks[i].ID).Val()), 0))
+		}
+		r.Until("the next looks for itself sooner", func() bool { return timer(1) < 9*time.Minute })
+		if last := timer(4); last < 9*time.Minute {
+			t.Errorf("the last looks for itself in %v, want as before", last)
+		}
+	})
+}

@@ -56,7 +56,14 @@ var heads = map[string]struct {
 	"a heartbeat is late":        {func(r *rig, first line.Task) { r.leased(first, 0) }, true, true, false},
 	"it has no lease":            {func(r *rig, first line.Task) { r.Client.ZRem(r.Context(), first.Prefix()+"lease", first.ID) }, true, true, true},
 	"it has failed":              {func(r *rig, first line.Task) { r.failed(first) }, false, true, false},
-	"it is parked":               {func(r *rig, first line.Task) { r.Park(first, "k") }, true, true, false},
+	"it is retried soon": {func(r *rig, first line.Task) {
+		r.failed(first)
+		soon := redis.Z{Score: float64(time.Now().Add(30 * time.Second).Unix()), Member: first.ID}
+		if err := r.Client.ZAdd(r.Context(), first.Prefix()+"retry", soon).Err(); err != nil {
+			r.Fatal(err)
+		}
+	}, true, true, false},
+	"it is parked": {func(r *rig, first line.Task) { r.Park(first, "k") }, true, true, false},
 	"its timer has brought it back": {func(r *rig, first line.Task) {
 		r.Park(first, "k")
 		r.timer(first)

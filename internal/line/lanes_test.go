@@ -19,14 +19,22 @@ type laneRig struct {
 	lanes lanes.Lanes
 }
 
-// inLanes returns a rig with lanes, on a Cluster of its own, and its queue in the lane of a key.
+// inLanes returns a rig with lanes, on a Cluster of its own, and its queue in the lane of a key. With -short a fake is the Cluster, which
+// knows no slots.
 func inLanes(t *testing.T, key string) (r laneRig, queue string) {
 	t.Helper()
 	l, err := lanes.New(64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = laneRig{newRigWith(t, "cluster", redistest.StartCluster(t, 3).Client(t), line.Options{Lanes: l}), l}
+	var client redis.UniversalClient
+	if testing.Short() {
+		m, _ := redistest.Virtual(t)
+		client = redistest.VirtualCluster(t, m)
+	} else {
+		client = redistest.StartCluster(t, 3).Client(t)
+	}
+	r = laneRig{newRigWith(t, "cluster", client, line.Options{Lanes: l}), l}
 	return r, l.Queue(r.name, l.Of(r.key(key)))
 }
 

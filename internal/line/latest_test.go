@@ -34,11 +34,12 @@ func TestALatestTaskWhoseReplyIsLostIsEnqueuedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, waits := range []bool{true, false} {
+			key := fmt.Sprint("waits:", waits)
 			if !waits { // its run has begun
 				r.Begin(line.Task{Queue: before.Queue, ID: before.ID})
 			}
 			queue, left := r.loses("railtoken:latest:", 1)
-			info, placed, err := queue.EnqueueLatest(t.Context(), price("price", "2"), nil, l)
+			info, placed, err := queue.EnqueueLatest(t.Context(), price("price", "2"), []string{key}, l)
 			if err != nil || left.Load() > 0 || placed.Replaced != waits || (info.ID == before.ID) != waits {
 				t.Fatalf("%+v, %v: enqueued as %v, %v", placed, err, info, left.Load())
 			}
@@ -49,6 +50,9 @@ func TestALatestTaskWhoseReplyIsLostIsEnqueuedOnce(t *testing.T) {
 			if got.Headers["shop"] != "a" || !strings.HasPrefix(got.Headers[line.LatestHeader], "railtoken:latest:{default}:"+l.Record+" ") ||
 				!strings.HasSuffix(got.Headers[line.LatestHeader], " "+info.ID) {
 				t.Errorf("its headers are %v", got.Headers)
+			}
+			if keys := r.Client.HGet(t.Context(), hash(line.Task{Queue: info.Queue, ID: info.ID}), "railtoken:keys").Val(); keys != key {
+				t.Errorf("its keys are %q, want %q", keys, key)
 			}
 		}
 	}

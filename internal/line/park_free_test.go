@@ -33,7 +33,7 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			t.Cleanup(func() { _ = queue.Close() })
 			task := r.Begin(r.Delayed("a"))
 			place, err := queue.Park(t.Context(), task, "k",
-				line.ParkOptions{RetryAfter: time.Hour, Also: []string{"m"}, Locks: lockKeys})
+				line.ParkOptions{RetryAfter: time.Hour, Also: []string{"m"}, Locks: lockKeys, Record: []string{"k", "m", "n"}})
 			free := freed != ""
 			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
 				t.Fatalf("%+v, %v", place, err)
@@ -50,6 +50,15 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			}
 			if for1, _ := waitOf(t, r.Client, task).Key(); free && (for1 != freed || r.Client.HGet(t.Context(), task.Hash(), "railtoken:waiters").Val() != line.Names{}.Waiters(freed)) {
 				t.Errorf("it comes for %s, want %s", for1, freed)
+			}
+			if w := waitOf(t, r.Client, task); w.Own {
+				t.Errorf("it waits as for a key of the program's own: %+v", w)
+			}
+			if keys := r.Client.HGet(t.Context(), task.Hash(), "railtoken:keys").Val(); keys != "k m n" {
+				t.Errorf("its next fetch is to take the keys %q", keys)
+			}
+			if info, err := r.Inspect.GetQueueInfo("default"); err != nil || info.Latency < 0 || info.Latency > time.Hour {
+				t.Errorf("asynq says of the queue that it is %v late, %v", info.Latency, err)
 			}
 			if n, err := r.inspector().Count(t.Context()); err != nil || (n == 0) != free {
 				t.Errorf("%d are parked, %v", n, err)

@@ -58,7 +58,6 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 type entry struct {
 	at          time.Time
 	ahead       int       // -1 when the task has not joined
-	made        bool      // this call has made it
 	parked      bool      // the task was parked until this call
 	firstAt     time.Time // when the first one joined, and whether it is parked
 	firstParked bool
@@ -103,7 +102,7 @@ func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions,
 	}
 	args := append([]any{t.Entry(), before, looks, number(opts.Begins), number(opts.Works), how}, pairsOf(gone)...)
 	r := replyOf(sequenceJoinScript.Run(ctx, e.client, names, args...))
-	at.ahead, at.at, at.made, at.parked = r.number(), r.moment(), r.yes(), r.yes()
+	at.ahead, at.at, at.parked = r.number(), r.moment(), r.yes()
 	at.firstAt, at.firstParked, at.firstBegun = r.moment(), r.yes(), r.yes()
 	at.front = r.members()
 	if err = r.err; err == nil && at.parked && !together {

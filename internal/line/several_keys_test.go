@@ -127,6 +127,11 @@ func TestATaskThatParksAgainKeepsItsPlaces(t *testing.T) {
 		if got := r.wakes("n"); len(got) != 0 || r.State(a) != asynq.TaskStateRetry {
 			t.Errorf("n woke %v, and it is %v", got, r.State(a))
 		}
+		// Any of other keys wakes it.
+		r.parkFor(a, "m", "n")
+		if got := r.wakes("n"); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("n woke %v", got)
+		}
 	})
 }
 

@@ -10,12 +10,22 @@ import (
 )
 
 // luaHelper is compiled into a package that embeds Lua. It replaces the text of the file that MUTANT_LUA names by that of the file
-// MUTANT_TEXT.
+// MUTANT_TEXT, and adds the names of the files that it is asked for to the file MUTANT_LINKED.
 const luaHelper = `
 
 import "os"
 
 func mutationText(file, text string) string {
+	if path := os.Getenv("MUTANT_LINKED"); path != "" {
+		linked, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		defer linked.Close()
+		if _, err := linked.WriteString(file + "\n"); err != nil {
+			panic(err)
+		}
+	}
 	if os.Getenv("MUTANT_LUA") != file {
 		return text
 	}

@@ -84,7 +84,7 @@ func runTarget(ctx context.Context, root string, one target, known []accepted, o
 			err = gone
 		}
 	}()
-	t := &trial{root: root, scratch: scratch, target: one, options: o}
+	t := &trial{root: root, scratch: scratch, target: one, options: o, known: known}
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}

@@ -27,6 +27,16 @@ type accepted struct {
 // equivalent reports whether the mutant does the same as the original, for all that a user can see.
 func (a accepted) equivalent() bool { return strings.HasPrefix(a.Reason, "equivalent:") }
 
+// reasonFor returns the reason for which a mutant may survive; "" if none is known.
+func reasonFor(m *mutant, known []accepted) string {
+	for _, a := range known {
+		if a.File == m.File && a.Line == m.Text && a.Change == m.change() {
+			return a.Reason
+		}
+	}
+	return ""
+}
+
 func readAccepted(path string) ([]accepted, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

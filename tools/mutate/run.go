@@ -87,20 +87,40 @@ func (s *suite) try(ctx context.Context, id int, env []string) outcome {
 			n++
 		}
 		left -= sum
-		result, name := s.run(ctx, tests[:n], limit(sum), env)
-		if i := slices.IndexFunc(tests[:n], func(t *test) bool { return t.name == name }); i >= 0 {
-			// Beside others a test may fail for want of time.
-			if result, _ = s.run(ctx, tests[i:i+1], limit(tests[i].took), env); result != alive {
-				tests[i].killed++
-			}
-		}
-		if result == timedOut {
-			result = s.confirm(ctx, tests[:n], env)
-		}
+		result := s.judge(ctx, tests[:n], env)
 		if result != alive {
 			return result
 		}
 		tests = tests[n:]
+	}
+	return alive
+}
+
+// judge runs some tests at once. One that fails must fail alone, too, since beside others it may fail for want of time. If it does not,
+// the others are run that it may have kept from running.
+func (s *suite) judge(ctx context.Context, tests []*test, env []string) outcome {
+	for left := slices.Clone(tests); len(left) > 0; {
+		var sum time.Duration
+		for _, t := range left {
+			sum += t.took
+		}
+		result, name := s.run(ctx, left, limit(sum), env)
+		i := slices.IndexFunc(left, func(t *test) bool { return t.name == name })
+		if i < 0 {
+			if result == timedOut {
+				result = s.confirm(ctx, left, env)
+			}
+			return result
+		}
+		result, _ = s.run(ctx, left[i:i+1], limit(left[i].took), env)
+		if result == timedOut {
+			result = s.confirm(ctx, left[i:i+1], env)
+		}
+		if result != alive {
+			left[i].killed++
+			return result
+		}
+		left = slices.Delete(left, i, i+1)
 	}
 	return alive
 }

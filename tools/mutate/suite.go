@@ -25,7 +25,8 @@ type suite struct {
 	// patience is how long the tests may take that are tried on one mutant, by what they take one by one. A mutant that only others
 	// would kill counts as alive.
 	patience time.Duration
-	tests    []*test // quickest first
+	tests    []*test  // quickest first
+	linked   []string // the Lua files that the tests can reach, if that is known
 }
 
 // test is a test, example or fuzz target of a suite.
@@ -55,6 +56,25 @@ func compileSuite(ctx context.Context, root, folder, overlay, binary string, sho
 		s.flags = append(s.flags, "-test.short")
 	}
 	return s, nil, nil
+}
+
+// link notes which Lua files are compiled into the binary.
+func (s *suite) link(ctx context.Context, scratch string) error {
+	path := filepath.Join(scratch, "linked")
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	cmd := s.command(ctx, "-test.list", "^$")
+	cmd.Env = append(cmd.Environ(), "MUTANT_LINKED="+path)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the tests of %s: %w", s.folder, err)
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s has no Lua", s.folder)
+	}
+	s.linked = strings.Fields(string(text))
+	return err
 }
 
 // measure notes how long each test takes and, if reach is set, which mutants it reaches. A test that fails without a mutant is left

@@ -50,7 +50,7 @@ var targets = []target{
 	},
 	{
 		name: "lua-ends", lua: true, folders: []string{"internal/ends/lua", "internal/holdings/lua", "items/lua"},
-		tests: []string{"internal/ends", "internal/holdings", "internal/broker", "items", "attach"},
+		tests: []string{"internal/ends", "internal/holdings", "attach", "internal/broker", "items"},
 	},
 }
 

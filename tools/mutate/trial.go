@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,7 @@ type trial struct {
 	target  target
 	options
 
+	known   []accepted
 	all     []*mutant // every mutant that there is
 	overlay map[string]string
 	env     func(*mutant) ([]string, error) // switches a mutant on
@@ -77,7 +79,8 @@ func compileErrors(dir string, out []byte) []string {
 	return lines
 }
 
-// run tries mutants by one suite after another, the next on what survives. The tests of other packages are run without the long ones.
+// run tries mutants by one suite after another, the next on what survives without a known reason; again, no suite is tried on one that
+// has a reason. The tests of other packages are run without the long ones.
 func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	overlay, err := writeOverlay(t.scratch, t.overlay)
 	if err != nil {
@@ -86,9 +89,15 @@ func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 	results := make([]result, len(mutants))
 	for i, m := range mutants {
 		results[i] = result{m, unreached}
+		if reasonFor(m, t.known) != "" {
+			results[i].outcome = alive
+		}
 	}
 	for i, folder := range t.target.tests {
 		left := survivors(results)
+		if i > 0 || t.again {
+			left = slices.DeleteFunc(left, func(r *result) bool { return reasonFor(r.mutant, t.known) != "" })
+		}
 		if len(left) == 0 || t.suites > 0 && i == t.suites {
 			break
 		}
@@ -97,6 +106,15 @@ func (t *trial) run(ctx context.Context, mutants []*mutant) ([]result, error) {
 			return nil, fmt.Errorf("%w\n%s", err, out)
 		}
 		s.patience = t.patience
+		if t.target.lua {
+			if err := s.link(ctx, t.scratch); err != nil {
+				return nil, err
+			}
+			left = slices.DeleteFunc(left, func(r *result) bool { return !slices.Contains(s.linked, r.mutant.File) })
+		}
+		if len(left) == 0 {
+			continue
+		}
 		if err := s.measure(ctx, t.scratch, !t.target.lua); err != nil {
 			return nil, err
 		}

@@ -2,15 +2,15 @@
 -- the task has begun to work: a task whose worker dies has then failed.
 
 -- arrive(sequence, entry, position that the task had before (us) or nil, whether an entry that is there is of an earlier enqueue)
--- adds a task, unless it is there. Returns its score, and 1 when this call has added it, else 0. A new position is later than
--- all others, also when two arrive in the same microsecond or the clock of the server was set back.
+-- adds a task, unless it is there. Returns its score. A new position is later than all others, also when two arrive in the same
+-- microsecond or the clock of the server was set back.
 local function arrive(sequence, entry, position, fresh)
   if fresh then
     redis.call('ZREM', sequence, entry)
   end
   local score = tonumber(redis.call('ZSCORE', sequence, entry) or nil)
   if score then
-    return score, 0
+    return score
   end
   score = position
   if not score then
@@ -22,7 +22,7 @@ local function arrive(sequence, entry, position, fresh)
   end
   redis.call('ZADD', sequence, string.format('%d', score), entry)
   redis.call('PERSIST', sequence) -- it lives as long as its tasks
-  return score, 1
+  return score
 end
 
 -- begin(sequence, entry, score) notes that the first task begins to work.

@@ -9,15 +9,15 @@
 --       6 on one node, how the task joins (enlist); on a Cluster, what enlist has returned
 --       7... members that are gone and the scores that they had: they are removed first
 --
--- Returns {how many stand before it, -1 when it has not joined; position (us), 1 when the member has joined by this call or
--- else 0, 1 when it was still parked or else 0, position of the first (us), 1 when the first is parked or else 0, 1 when the
--- first has begun to work or else 0, then the first of those before it and their scores...}.
+-- Returns {how many stand before it, -1 when it has not joined; position (us), 1 when it was still parked or else 0, position of
+-- the first (us), 1 when the first is parked or else 0, 1 when the first has begun to work or else 0, then the first of those
+-- before it and their scores...}.
 local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[3])
 local fresh = tonumber(ARGV[6])
 if KEYS[3] then
   fresh = enlist(KEYS[3], sequence, ARGV[6])[2]
   if ARGV[6] == 'joined' and fresh ~= 1 then
-    return {-1, '0', 0, 0, '0', 0, 0}
+    return {-1, '0', 0, '0', 0, 0}
   end
 end
 local parked = 0
@@ -32,7 +32,7 @@ for i = 7, #ARGV, 2 do
     redis.call('ZREM', sequence, ARGV[i])
   end
 end
-local score, joined = arrive(sequence, member, tonumber(ARGV[2]), fresh == 1)
+local score = arrive(sequence, member, tonumber(ARGV[2]), fresh == 1)
 local place = math.floor(score)
 local ahead, front = redis.call('ZRANK', sequence, member), {}
 local first, waits, begun = place, 0, 0
@@ -45,4 +45,4 @@ if ahead > 0 and most > 0 then
 elseif ahead == 0 and ARGV[5] == '1' then
   begin(sequence, member, score)
 end
-return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, unpack(front)}
+return {ahead, string.format('%.0f', place), parked, string.format('%.0f', first), waits, begun, unpack(front)}
