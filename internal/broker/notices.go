@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"sync"
+
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
@@ -59,9 +61,11 @@ func (n *notices) tidy() {
 	}
 }
 
-// close leaves all masters.
+// close leaves all masters, at the same time: one that hangs takes a while.
 func (n *notices) close() {
+	var closing sync.WaitGroup
 	for _, s := range n.on {
-		_ = s.Close()
+		closing.Go(func() { _ = s.Close() })
 	}
+	closing.Wait()
 }
