@@ -1,6 +1,10 @@
 package broker
 
 import (
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
@@ -24,7 +28,8 @@ func newNotices(m *masters, count int, hear func(queue string)) *notices {
 	return &notices{masters: m, hear: hear, lanes: make([]followed, count), on: map[string]*subscription.Subscription{}}
 }
 
-// follow follows some lanes on their master, which has a key.
+// follow follows some lanes on their master, which has a key. If that has moved since, they are followed in the next round: a client of
+// another master is closed, and hears of nothing, once that leaves the Cluster.
 func (n *notices) follow(some []int, master, key string) {
 	for _, lane := range some {
 		was := n.lanes[lane]
@@ -32,7 +37,11 @@ func (n *notices) follow(some []int, master, key string) {
 			continue
 		}
 		if n.on[master] == nil {
-			n.on[master] = subscription.New(n.masters.of(n.masters.ended, key))
+			client := n.masters.of(n.masters.ended, key)
+			if c, ok := client.(*redis.Client); ok && master != "" && c.Options().Addr != master { // it has moved just now
+				return
+			}
+			n.on[master] = subscription.New(client)
 		}
 		drop, err := n.on[master].Follow(lanes.ReadyChannel(lane), n.hear)
 		if err != nil { // it is closed
@@ -59,9 +68,11 @@ func (n *notices) tidy() {
 	}
 }
 
-// close leaves all masters.
+// close leaves all masters, at the same time: one that hangs takes a while.
 func (n *notices) close() {
+	var closing sync.WaitGroup
 	for _, s := range n.on {
-		_ = s.Close()
+		closing.Go(func() { _ = s.Close() })
 	}
+	closing.Wait()
 }

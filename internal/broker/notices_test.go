@@ -79,6 +79,56 @@ func TestLanesAreFollowedOnTheirMasters(t *testing.T) {
 	}
 }
 
+// A server leaves several masters that hang as soon as one of them.
+func TestNoticesOfMastersThatHangEndTogether(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout = 5 * time.Second })
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	m := newMasters(client)
+	n := newNotices(m, l.Count(), func(string) {})
+	queues := inAllLanes(l, "orders")
+	gs := m.groups(len(queues), func(i int) string { return "{" + queues[i] + "}" })
+	for _, s := range c.Nodes() { // they hang before they are followed
+		s.Pause()
+		t.Cleanup(s.Resume)
+	}
+	for _, g := range gs {
+		n.follow(g.at, g.master, "{"+queues[g.at[0]]+"}")
+	}
+	time.Sleep(200 * time.Millisecond)
+	m.close()
+	at := time.Now()
+	n.close()
+	if took := time.Since(at); took > 1500*time.Millisecond {
+		t.Errorf("close takes %v", took)
+	}
+}
+
+// A lane that moves after its master was asked for is not followed on the new one in the name of the old one, whose lanes would be deaf
+// once the new one leaves the Cluster.
+func TestALaneThatHasJustMovedIsFollowedInTheNextRound(t *testing.T) {
+	t.Parallel()
+	l := newLanes(t, 16)
+	client := redistest.StartCluster(t, 3).Client(t)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	m := newMasters(client)
+	n := newNotices(m, l.Count(), func(string) {})
+	t.Cleanup(func() {
+		m.close()
+		n.close()
+	})
+	n.follow([]int{0}, "127.0.0.1:1", "{"+l.Queue("orders", 0)+"}")
+	if n.tidy(); len(n.on) > 0 || n.lanes[0].drop != nil {
+		t.Error("it is followed on another master")
+	}
+}
+
 // followedOn returns the lanes that somebody follows on a server.
 func followedOn(t *testing.T, s *redistest.Server, count int) (all []int) {
 	t.Helper()
