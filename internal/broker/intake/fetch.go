@@ -39,6 +39,9 @@ func (in *Intake) name() string {
 	return rand.Text()
 }
 
+// holdMost is how long a fetch that is not answered keeps its slots from other places.
+const holdMost = 100 * time.Millisecond
+
 // Positions in the arguments of a fetch.
 const (
 	mostArg  = 1
@@ -219,7 +222,7 @@ func (p *place) take(ctx context.Context, a asked, most, least int) (more bool, 
 		n = in.slots.keep(n, in.order.share(p.queues[0], n))
 	}
 	f := p.fetch(n, found, true, a)
-	reply, err := p.run(ctx, in.fetchScript, f.keys, f.args...)
+	reply, err := f.send(ctx)
 	if !unanswered(err) {
 		return f.answered(reply, err)
 	}
@@ -246,6 +249,25 @@ func (p *place) take(ctx context.Context, a asked, most, least int) (more bool, 
 		return p.recall(ctx)
 	}, p.back) // the next fetch recalls it
 	return false, err
+}
+
+// send makes the call. If other places may be asked meanwhile, and it is not answered in time, it frees its slots for them.
+func (f *fetch) send(ctx context.Context) (reply any, err error) {
+	if f.in.turning == nil {
+		return f.run(ctx, f.in.fetchScript, f.keys, f.args...)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		reply, err = f.run(ctx, f.in.fetchScript, f.keys, f.args...)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(holdMost):
+		f.free()
+		<-answered
+	}
+	return reply, err
 }
 
 // leave lets the next Fetch ask the place, if places take turns.

@@ -41,9 +41,9 @@ func (t *turning) pick(awaited []*place, free int) (all []query) {
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, p := range awaited {
-		if !t.turns.all[p.number].busy {
+		if place := &t.turns.all[p.number]; place.answers(now) {
 			a, most := t.turns.join(p.number, now, 0)
-			a.fetch = true
+			a.fetch, a.probe = true, place.outage != nil
 			t.turns.ask(p.number)
 			all = append(all, query{p, a, most})
 		}
@@ -84,8 +84,11 @@ func (t *turning) answered(p *place, a asked, full, more bool) {
 // failed notes that a place could not be asked. If it has not answered, neither do the others on its master.
 func (t *turning) failed(p *place, a asked, err error) {
 	away := unanswered(err)
+	t.mu.Lock()
+	told := t.turns.all[p.number].outage != nil && !a.probe
+	t.mu.Unlock()
 	var all []int
-	if away {
+	if away && !told {
 		all = t.beside(p)
 	}
 	t.mu.Lock()

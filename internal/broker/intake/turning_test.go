@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,5 +43,25 @@ func TestPlacesOfAMasterAreAwayTogether(t *testing.T) {
 	}
 	if !away[first.number] || len(away) < 8 {
 		t.Errorf("away are %v", away)
+	}
+
+	// Tasks that wait for a call are no reason to ask it more than once at a time.
+	others := []*place{in.places[l.Queue("orders", 1)], in.places[l.Queue("orders", 2)]}
+	in.turning.failed(first, asked{}, context.DeadlineExceeded)
+	if queries := in.turning.pick(others, 4); len(queries) != 0 {
+		t.Errorf("%d places are asked that rest", len(queries))
+	}
+	in.turning.turns.all[others[0].number].rests, in.turning.turns.all[others[1].number].rests = time.Time{}, time.Time{}
+	queries := in.turning.pick(others, 4)
+	if len(queries) != 1 || !queries[0].asks.probe {
+		t.Fatalf("%d places are asked beside one that does not answer: %+v", len(queries), queries)
+	}
+	in.turning.leave(first) // its call was before
+	if more := in.turning.pick(others, 4); len(more) != 0 {
+		t.Errorf("%d places are asked beside a probe", len(more))
+	}
+	in.turning.leave(queries[0].place)
+	if more := in.turning.pick(others, 4); len(more) != 1 {
+		t.Errorf("%d places are asked after the probe", len(more))
 	}
 }

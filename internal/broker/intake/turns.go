@@ -26,11 +26,12 @@ func (q queueSet) has(position int) bool { return q&setOf(position) != 0 }
 func (q queueSet) highest() queueSet { return q & -q }
 
 // turnLength is how long a server takes tasks from a place while others wait for their turn, and restMost how long a place
-// rests at most after a call that failed.
+// rests at most after a call that failed. reachMost is how many places a Fetch asks: each call needs a connection.
 const (
 	turnLength = 50 * time.Millisecond
 	restFirst  = 25 * time.Millisecond
 	restMost   = time.Second
+	reachMost  = 32
 )
 
 // turns decides which of many places a server takes tasks from. It takes from a few of them at a time, so that each call has
@@ -59,8 +60,9 @@ type turn struct {
 	outage *outage // of its master; nil while that answers
 }
 
-// outage is that of a master. One Fetch at a time, for one task, finds out whether it is over.
-type outage struct{ probed bool }
+// outage is that of a master. One call at a time, for one task, finds out whether it is over: that to the place prober, nobody's if it is
+// negative.
+type outage struct{ prober int }
 
 func newTurns(places, slots int, strict bool) *turns {
 	return &turns{strict: strict, slots: max(slots, 1), width: max(2, slots/16), full: true, all: make([]turn, places)}
@@ -76,8 +78,11 @@ func (t *turns) hear(i int, queues queueSet) bool {
 }
 
 // free reports whether a Fetch may ask a place that may have tasks.
-func (p *turn) free(now time.Time) bool {
-	return p.may != 0 && !p.busy && !now.Before(p.rests) && (p.outage == nil || !p.outage.probed)
+func (p *turn) free(now time.Time) bool { return p.may != 0 && p.answers(now) }
+
+// answers reports whether a Fetch may ask a place.
+func (p *turn) answers(now time.Time) bool {
+	return !p.busy && !now.Before(p.rests) && (p.outage == nil || p.outage.prober < 0)
 }
 
 // any reports whether a Fetch may ask any place.
@@ -101,17 +106,30 @@ func (t *turns) top(now time.Time, i int) queueSet {
 	return may.highest()
 }
 
-// waiting reports whether another place than i waits for its turn; others, whether another one may have tasks at all.
-func (t *turns) waiting(now time.Time, i int) (waiting, others bool) {
-	for j := range t.all {
-		if p := &t.all[j]; j != i && p.free(now) {
-			others = true
-			if !p.open || now.Sub(p.served) >= turnLength {
-				return true, true
-			}
+// waits reports whether a place waits for its turn, or to be asked in it.
+func (p *turn) waits(now time.Time) bool {
+	return p.free(now) && (!p.open || now.Sub(p.served) >= turnLength)
+}
+
+// waiting returns how many places wait for their turns, and how many may have tasks at all.
+func (t *turns) waiting(now time.Time) (waiting, free int) {
+	for i := range t.all {
+		if t.all[i].free(now) {
+			free++
+		}
+		if t.all[i].waits(now) {
+			waiting++
 		}
 	}
-	return false, others
+	return waiting, free
+}
+
+// without returns a number of places, one of which may be i, without it.
+func without(n int, i bool) int {
+	if i {
+		n--
+	}
+	return n
 }
 
 // asked is what a place is to be asked for.
@@ -140,11 +158,12 @@ func (t *turns) picks(now time.Time, free int) (all []pick) {
 	}
 	reach := t.width
 	if !t.full {
-		reach = min(2*t.reach, len(t.all))
+		reach = min(2*t.reach, len(t.all), max(reachMost, t.width))
 	}
 	share := (t.slots + reach - 1) / reach
+	waiting, _ := t.waiting(now)
 	for len(all) < max((free+share-1)/share, 1) {
-		i, ok := t.pick(now, want)
+		i, ok := t.pick(now, want, &waiting)
 		if !ok {
 			break
 		}
@@ -154,10 +173,10 @@ func (t *turns) picks(now time.Time, free int) (all []pick) {
 		return nil
 	}
 	t.reach, t.full = reach, false
-	_, others := t.waiting(now, -1)
+	_, others := t.waiting(now)
 	for n := range all {
 		p := &all[n]
-		p.asked = t.of(&t.all[p.place], want, others || len(all) > 1)
+		p.asked = t.of(&t.all[p.place], want, others > 0 || len(all) > 1)
 		p.fetch, p.most = true, -1
 		switch {
 		case p.probe:
@@ -169,8 +188,8 @@ func (t *turns) picks(now time.Time, free int) (all []pick) {
 	return all
 }
 
-// pick returns a place that may have tasks in some queues, and opens it.
-func (t *turns) pick(now time.Time, want queueSet) (i int, ok bool) {
+// pick returns a place that may have tasks in some queues, and opens it. waiting places wait, and are counted on.
+func (t *turns) pick(now time.Time, want queueSet, waiting *int) (i int, ok bool) {
 	open, oldest, next := 0, -1, -1
 	for n := range t.all {
 		j := (t.next + n) % len(t.all)
@@ -179,7 +198,7 @@ func (t *turns) pick(now time.Time, want queueSet) (i int, ok bool) {
 			continue
 		}
 		switch {
-		case p.open && !t.over(now, j):
+		case p.open && !p.over(now, waiting):
 			open++
 			if oldest < 0 || p.served.Before(t.all[oldest].served) {
 				oldest = j
@@ -192,11 +211,14 @@ func (t *turns) pick(now time.Time, want queueSet) (i int, ok bool) {
 	case next >= 0 && (open < t.width || oldest < 0):
 		i = next
 		t.next = (i + 1) % len(t.all)
-		t.begin(i, now)
 	case oldest >= 0:
 		i = oldest
 	default:
 		return 0, false
+	}
+	*waiting = without(*waiting, t.all[i].waits(now))
+	if !t.all[i].open {
+		t.begin(i, now)
 	}
 	t.ask(i)
 	t.all[i].served = now
@@ -207,7 +229,7 @@ func (t *turns) pick(now time.Time, want queueSet) (i int, ok bool) {
 func (t *turns) ask(i int) {
 	p := &t.all[i]
 	if p.busy = true; p.outage != nil {
-		p.outage.probed = true
+		p.outage.prober = i
 	}
 }
 
@@ -225,21 +247,26 @@ func (t *turns) begin(i int, now time.Time) {
 	t.all[i].open, t.all[i].since = true, now
 }
 
-// over reports whether the turn of an open place is over. It ends only for another place.
-func (t *turns) over(now time.Time, i int) bool {
-	if now.Sub(t.all[i].since) < turnLength {
+// over ends the turn of an open place, if it is over and other places wait. Then it waits itself.
+func (p *turn) over(now time.Time, waiting *int) bool {
+	waits := p.waits(now)
+	if now.Sub(p.since) < turnLength || without(*waiting, waits) == 0 {
 		return false
 	}
-	waiting, _ := t.waiting(now, i)
-	t.all[i].open = !waiting
-	return waiting
+	p.open = false
+	*waiting = without(*waiting, waits)
+	if p.waits(now) {
+		*waiting++
+	}
+	return true
 }
 
 // join returns what the acknowledgements of a place ask for in the same call, and how many tasks at most; negative for as many
 // as there are slots. ownSlots are those that they free. While others have their turn, they take the tasks that they wake.
 func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 	p := &t.all[i]
-	waiting, others := t.waiting(now, i)
+	waiting, free := t.waiting(now)
+	others := without(free, p.free(now)) > 0
 	want := ^queueSet(0)
 	if t.strict {
 		want = t.top(now, i)
@@ -249,7 +276,7 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 		return asked{}, 0
 	case p.may == 0: // only a task that they wake may be there
 		return asked{queues: ^queueSet(0), share: true, heard: p.heard}, ownSlots
-	case p.open && t.over(now, i), !p.open && waiting: // who waits for a key that is released now waits for no turn
+	case p.open && p.over(now, &waiting), !p.open && without(waiting, p.waits(now)) > 0: // who waits for a key that is released now waits for no turn
 		a = t.of(p, want, others)
 		a.woken = true
 		return a, ownSlots
@@ -298,7 +325,7 @@ func (t *turns) unanswered(i int, a asked, beside []int, now time.Time) {
 
 // away notes that the master of some places does not answer. They rest, longer if it did not answer before.
 func (t *turns) away(places []int, now time.Time) {
-	o := &outage{}
+	o := &outage{prober: -1}
 	for _, i := range places {
 		if t.all[i].outage != nil {
 			o = t.all[i].outage
@@ -326,8 +353,8 @@ func (t *turns) back(o *outage) {
 // leave notes that no Fetch of a place is under way.
 func (t *turns) leave(i int) {
 	p := &t.all[i]
-	if p.busy && p.outage != nil {
-		p.outage.probed = false
+	if p.outage != nil && p.outage.prober == i {
+		p.outage.prober = -1
 	}
 	p.busy = false
 }

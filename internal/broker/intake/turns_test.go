@@ -451,3 +451,25 @@ func TestPlacesThatAreUnansweredTogetherRestOnce(t *testing.T) {
 		now = now.Add(rest)
 	}
 }
+
+// The choice of places is made while everything else of the server waits.
+func BenchmarkPicks(b *testing.B) {
+	for _, open := range []int{0, 256} {
+		b.Run(fmt.Sprint("open=", open), func(b *testing.B) {
+			w := newTurns(1024, 1024, false)
+			now := time.Unix(1e9, 0)
+			for i := range w.all {
+				w.hear(i, 1)
+			}
+			for b.Loop() {
+				for i := range open {
+					w.all[i].open, w.all[i].since, w.all[i].served = true, now.Add(-turnLength), now
+				}
+				w.reach, w.full = 1024, false
+				for _, p := range w.picks(now, 1024) {
+					w.leave(p.place)
+				}
+			}
+		})
+	}
+}
