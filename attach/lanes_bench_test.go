@@ -3,7 +3,6 @@ package attach_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,21 +23,14 @@ func BenchmarkABurst(b *testing.B) {
 	for _, by := range []time.Duration{0, 2 * time.Millisecond} {
 		for name, lanes := range map[string]int{"one Redis": 0, "lanes": 64} {
 			b.Run(fmt.Sprintf("%s/far=%v", name, by), func(b *testing.B) {
-				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-					conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-					if by > 0 {
-						conn = far{conn, by}
-					}
-					return conn, err
-				}
 				var near, client redis.UniversalClient
 				if lanes > 0 {
 					cluster := redistest.StartCluster(b, 3)
-					near, client = cluster.Client(b), cluster.Client(b, func(o *redis.ClusterOptions) { o.Dialer = dial })
+					near, client = cluster.Client(b), cluster.Client(b, func(o *redis.ClusterOptions) { o.Dialer = dialFar(by) })
 				} else {
 					server := redistest.Start(b)
 					near = server.Client(b)
-					client = redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: dial})
+					client = redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: dialFar(by)})
 				}
 				b.Cleanup(func() { _ = client.Close() })
 				a, err := attach.New(client, asynq.Config{Concurrency: 2 * tasks, LogLevel: asynq.FatalLevel}, attach.Options{Lanes: lanes})

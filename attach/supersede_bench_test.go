@@ -26,19 +26,24 @@ func (c far) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// dialFar returns a dialer of connections that are so far away.
+func dialFar(by time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil || by == 0 {
+			return conn, err
+		}
+		return far{conn, by}, nil
+	}
+}
+
 // The time from the enqueue of a successor until the holder is told, and from the return of the holder until the successor starts.
 func BenchmarkSupersede(b *testing.B) {
 	for name, by := range map[string]time.Duration{"near": 0, "far=2ms": 2 * time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
 			client := redis.NewClient(&redis.Options{
 				Addr: redistest.Start(b).Addr(), MaxRetries: -1,
-				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-					if by > 0 {
-						conn = far{conn, by}
-					}
-					return conn, err
-				},
+				Dialer: dialFar(by),
 			})
 			b.Cleanup(func() { _ = client.Close() })
 			parked := make(chan struct{}, 10)

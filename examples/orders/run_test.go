@@ -239,6 +239,19 @@ func TestLanesKeepTheBooks(t *testing.T) {
 	if lanes, err := client.Get(t.Context(), "railtoken:lanes").Result(); err != nil || lanes != "16" {
 		t.Errorf("the run had %q lanes, %v", lanes, err)
 	}
+	producer, err := newClient(r.Config.Redis, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	for taskType, payload := range map[string]any{auditType: auditPayload{OrderID: "1"}, allocateType: allocatePayload{OrderID: "1"}, cancelType: cancelPayload{OrderID: "1"}} {
+		info, err := producer.Enqueue(t.Context(), taskType, payload, asynq.Queue("audit-other"))
+		if err != nil || !strings.HasPrefix(info.Queue, "audit-other@") {
+			t.Errorf("a task of type %s is in %v, %v, want a lane", taskType, info, err)
+		} else if err := client.SRem(t.Context(), "asynq:queues", info.Queue).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	queues, err := client.SMembers(t.Context(), "asynq:queues").Result()
 	if err != nil || len(queues) > 0 {
 		t.Errorf("%q are left, %v", queues, err)

@@ -8,14 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/broker/intake"
 )
 
 // parkingMost limits a fetch that only takes tasks which are parked. asynq can stop only between two fetches, and a fetch
 // that does not end is taken for one that is stuck.
 const parkingMost = 20 * time.Millisecond
-
-// flightMost is how long a fetch holds up the next one if there are lanes, which may be on a master that does not answer.
-const flightMost = 100 * time.Millisecond
 
 // landing is the end of a fetch.
 type landing struct {
@@ -44,7 +42,7 @@ func (c *Conn) late() <-chan time.Time {
 	if !c.intake.TakesTurns() {
 		return nil
 	}
-	return time.After(flightMost)
+	return time.After(intake.HoldMost)
 }
 
 // fetch gives asynq the next task that comes into memory: by a fetch, which it begins unless one is under way, with an

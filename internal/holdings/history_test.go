@@ -123,6 +123,15 @@ func TestAMinuteNamesThreeHundredKeys(t *testing.T) {
 	minute := history(t, client, at)[0]
 	wants(t, "a key", holdings.Point{Holds: 3}, true)(minute.Of("order:1"))
 	wants(t, "all keys", holdings.Point{Holds: 4}, true)(minute.All())
+
+	// A build that names more keys has written to the minute.
+	client.HSet(t.Context(), holdings.HistoryKey(at), "keys", 400)
+	if _, err := holdings.Remember(t.Context(), client, at, holdings.Point{Holds: 1}, many, false); err != nil {
+		t.Fatal(err)
+	}
+	minute = history(t, client, at)[0]
+	wants(t, "a key of a fuller minute", holdings.Point{Holds: 4}, true)(minute.Of("order:1"))
+	wants(t, "all keys of a fuller minute", holdings.Point{Holds: 5}, true)(minute.All())
 }
 
 func TestAMinuteWithoutReportsIsAGap(t *testing.T) {

@@ -39,8 +39,8 @@ func (in *Intake) name() string {
 	return rand.Text()
 }
 
-// holdMost is how long a fetch that is not answered keeps its slots from other places.
-const holdMost = 100 * time.Millisecond
+// HoldMost is how long a fetch that is not answered keeps its slots from other places, and holds up the next one, if places take turns.
+const HoldMost = 100 * time.Millisecond
 
 // Positions in the arguments of a fetch.
 const (
@@ -263,7 +263,7 @@ func (f *fetch) send(ctx context.Context) (reply any, err error) {
 	}()
 	select {
 	case <-answered:
-	case <-time.After(holdMost):
+	case <-time.After(HoldMost):
 		f.free()
 		<-answered
 	}

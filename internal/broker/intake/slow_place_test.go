@@ -56,7 +56,7 @@ func TestAPlaceThatIsSlowKeepsNoSlots(t *testing.T) {
 		if n := in.slots.free(); n != 0 {
 			t.Fatalf("%d of %d slots are free while two places are asked", n, slots)
 		}
-		time.Sleep(holdMost)
+		time.Sleep(HoldMost)
 		synctest.Wait()
 		if n := in.slots.free(); n != slots {
 			t.Errorf("%d of %d slots are free while nobody answers", n, slots)

@@ -126,9 +126,9 @@ func (t *turns) waiting(now time.Time) (waiting, free int) {
 	return waiting, free
 }
 
-// without returns a number of places, one of which may be i, without it.
-func without(n int, i bool) int {
-	if i {
+// apartFrom returns how many of n places are others than one, which is counted among them or not.
+func apartFrom(n int, counted bool) int {
+	if counted {
 		n--
 	}
 	return n
@@ -218,7 +218,7 @@ func (t *turns) pick(now time.Time, want queueSet, waiting *int) (i int, ok bool
 	default:
 		return 0, false
 	}
-	*waiting = without(*waiting, t.all[i].waits(now))
+	*waiting = apartFrom(*waiting, t.all[i].waits(now))
 	if !t.all[i].open {
 		t.begin(i, now)
 	}
@@ -252,11 +252,11 @@ func (t *turns) begin(i int, now time.Time) {
 // over ends the turn of an open place, if it is over and other places wait. Then it waits itself.
 func (p *turn) over(now time.Time, waiting *int) bool {
 	waits := p.waits(now)
-	if now.Sub(p.since) < turnLength || without(*waiting, waits) == 0 {
+	if now.Sub(p.since) < turnLength || apartFrom(*waiting, waits) == 0 {
 		return false
 	}
 	p.open = false
-	*waiting = without(*waiting, waits)
+	*waiting = apartFrom(*waiting, waits)
 	if p.waits(now) {
 		*waiting++
 	}
@@ -268,7 +268,7 @@ func (p *turn) over(now time.Time, waiting *int) bool {
 func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 	p := &t.all[i]
 	waiting, free := t.waiting(now)
-	others := without(free, p.free(now)) > 0
+	others := apartFrom(free, p.free(now)) > 0
 	want := ^queueSet(0)
 	if t.strict {
 		want = t.top(now, i)
@@ -278,7 +278,7 @@ func (t *turns) join(i int, now time.Time, ownSlots int) (a asked, most int) {
 		return asked{}, 0
 	case p.may == 0: // only a task that they wake may be there
 		return asked{queues: ^queueSet(0), share: true, heard: p.heard}, ownSlots
-	case p.open && p.over(now, &waiting), !p.open && without(waiting, p.waits(now)) > 0: // who waits for a key that is released now waits for no turn
+	case p.open && p.over(now, &waiting), !p.open && apartFrom(waiting, p.waits(now)) > 0: // who waits for a key that is released now waits for no turn
 		a = t.of(p, want, others)
 		a.woken = true
 		return a, ownSlots

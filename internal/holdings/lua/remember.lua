@@ -13,11 +13,11 @@ local known = redis.call('HMGET', history, 'all', 'keys')
 local begun, keys, left = not known[1], tonumber(known[2] or 0), ARGV[3] == '1'
 local changes = {}
 for i = 4, #ARGV, 6 do
-  local old = i == 4 and known[1] or redis.call('HGET', history, ARGV[i])
+  local old = i == 4 and known[1] or i > 4 and redis.call('HGET', history, ARGV[i])
   if not old and i > 4 then
     keys = keys + 1
   end
-  if keys <= most then
+  if old or i == 4 or keys <= most then
     local sum = {string.match(old or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')}
     for n = 1, 5 do
       local before, now = tonumber(sum[n] or 0), tonumber(ARGV[i + n])
