@@ -72,7 +72,7 @@ func TestACallGetsItsShareOfTheFreeSlots(t *testing.T) {
 		}
 	}
 	w := newTurns(10, 9, false)
-	for _, want := range []int{3, 2, 1} { // a fetch asks three places, then six and all
+	for _, want := range []int{5, 3, 2, 1} { // a fetch asks two places, then four, eight and all
 		for i := range w.all {
 			w.hear(i, 1)
 		}

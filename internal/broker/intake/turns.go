@@ -26,14 +26,12 @@ func (q queueSet) has(position int) bool { return q&setOf(position) != 0 }
 func (q queueSet) highest() queueSet { return q & -q }
 
 // turnLength is how long a server takes tasks from a place while others wait for their turn, and restMost how long a place
-// rests at most after a call that failed. reachMost is how many places a Fetch asks: each call needs a connection. leastOpen
-// is how many are open at a time at least, so that most masters of a small Cluster have something to do.
+// rests at most after a call that failed. reachMost is how many places a Fetch asks: each call needs a connection.
 const (
 	turnLength = 50 * time.Millisecond
 	restFirst  = 25 * time.Millisecond
 	restMost   = time.Second
 	reachMost  = 32
-	leastOpen  = 3
 )
 
 // turns decides which of many places a server takes tasks from. It takes from a few of them at a time, so that each call has
@@ -67,7 +65,7 @@ type turn struct {
 type outage struct{ prober int }
 
 func newTurns(places, slots int, strict bool) *turns {
-	return &turns{strict: strict, slots: max(slots, 1), width: max(leastOpen, slots/16), full: true, all: make([]turn, places)}
+	return &turns{strict: strict, slots: max(slots, 1), width: max(2, slots/16), full: true, all: make([]turn, places)}
 }
 
 // hear notes that queues of a place may have tasks. It reports whether that is new.
