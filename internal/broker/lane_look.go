@@ -177,7 +177,7 @@ func (l *laneLook) round(round int) (over []<-chan struct{}) {
 
 // look looks at some spots of a master. What is known of those for which it does not answer stays as it was.
 func (l *laneLook) look(ctx context.Context, some []int) {
-	known := l.exist(ctx, some, func(s *spot) []string { return s.all })
+	known := l.exist(ctx, some, func(s *spot) [][]string { return [][]string{s.all} })
 	var filled []int
 	l.mu.Lock()
 	for n, i := range some {
@@ -191,15 +191,15 @@ func (l *laneLook) look(ctx context.Context, some []int) {
 		}
 	}
 	l.mu.Unlock()
-	parts := l.exist(ctx, filled,
-		func(s *spot) []string { return s.pending }, func(s *spot) []string { return s.delayed }, func(s *spot) []string { return s.owed })
+	parts := l.exist(ctx, filled, func(s *spot) [][]string { return append(apart(s.pending), s.delayed, s.owed) })
 	for n, i := range filled {
-		s, pending, delayed, owed := &l.spots[i], parts[n][0], parts[n][1], parts[n][2]
-		if pending.Val() > 0 {
-			for _, queue := range s.queues {
+		s, at := &l.spots[i], len(l.spots[i].queues)
+		for q, queue := range s.queues {
+			if parts[n][q].Val() > 0 {
 				l.intake.Hear(queue)
 			}
 		}
+		delayed, owed := parts[n][at], parts[n][at+1]
 		l.mu.Lock()
 		if exists, err := delayed.Result(); err == nil {
 			s.delays = exists > 0
@@ -211,8 +211,16 @@ func (l *laneLook) look(ctx context.Context, some []int) {
 	}
 }
 
-// exist asks, for each of some spots, how many of some of its keys exist: in one pipeline.
-func (l *laneLook) exist(ctx context.Context, some []int, kinds ...func(*spot) []string) [][]*redis.IntCmd {
+// apart returns each of some keys alone.
+func apart(keys []string) (all [][]string) {
+	for i := range keys {
+		all = append(all, keys[i:i+1])
+	}
+	return all
+}
+
+// exist asks, for each of some spots, how many of some groups of its keys exist: in one pipeline.
+func (l *laneLook) exist(ctx context.Context, some []int, groups func(*spot) [][]string) [][]*redis.IntCmd {
 	answers := make([][]*redis.IntCmd, len(some))
 	if len(some) == 0 {
 		return answers
@@ -221,10 +229,10 @@ func (l *laneLook) exist(ctx context.Context, some []int, kinds ...func(*spot) [
 	defer cancel()
 	_, _ = l.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n, i := range some {
-			for _, keys := range kinds {
+			for _, keys := range groups(&l.spots[i]) {
 				answer := redis.NewIntCmd(ctx)
-				if all := keys(&l.spots[i]); len(all) > 0 {
-					answer = pipe.Exists(ctx, all...)
+				if len(keys) > 0 {
+					answer = pipe.Exists(ctx, keys...)
 				}
 				answers[n] = append(answers[n], answer)
 			}

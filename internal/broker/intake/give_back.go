@@ -169,7 +169,7 @@ func (in *Intake) giveBack(tasks []Task) {
 				locks.Late()
 				return err
 			}
-			in.place(t.Queue).hear(^queueSet(0))
+			in.Hear(t.Queue)
 			if err == nil {
 				locks.Answered(colocated.Outcome{Notify: reply != int64(0)})
 			} else if locks.Owner != "" {

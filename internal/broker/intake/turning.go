@@ -21,10 +21,15 @@ type turning struct {
 }
 
 func newTurning(places []*place, slots int, strict bool) *turning {
+	t := &turning{places: places, turns: newTurns(len(places), slots, strict)}
 	for i, p := range places {
 		p.number = i
+		t.turns.all[i].has = 0
+		for _, position := range p.positions {
+			t.turns.all[i].has |= setOf(position)
+		}
 	}
-	return &turning{places: places, turns: newTurns(len(places), slots, strict)}
+	return t
 }
 
 // query is what a Fetch asks a place for: at most so many tasks, or if negative for as many as there are slots.
@@ -167,11 +172,9 @@ func (in *Intake) Late() { in.turning.late() }
 
 // Hear notes that a queue may have tasks, if the places of the server take turns.
 func (in *Intake) Hear(queue string) {
-	p := in.places[queue]
-	if p == nil || in.turning == nil {
-		return
+	if p := in.places[queue]; p != nil && in.turning != nil {
+		p.hear(setOf(p.positions[slices.Index(p.queues, queue)]))
 	}
-	p.hear(setOf(p.positions[slices.Index(p.queues, queue)]))
 }
 
 // hear notes that queues of the place may have tasks, which ends a pause of asynq.

@@ -49,7 +49,8 @@ type turns struct {
 
 // turn is what is known of one place.
 type turn struct {
-	may    queueSet // the queues that may have tasks
+	has    queueSet // its queues
+	may    queueSet // those that may have tasks
 	heard  int      // counts what was heard of them
 	open   bool     // the server takes tasks from it
 	since  time.Time
@@ -65,12 +66,17 @@ type turn struct {
 type outage struct{ prober int }
 
 func newTurns(places, slots int, strict bool) *turns {
-	return &turns{strict: strict, slots: max(slots, 1), width: max(2, slots/16), full: true, all: make([]turn, places)}
+	t := &turns{strict: strict, slots: max(slots, 1), width: max(2, slots/16), full: true, all: make([]turn, places)}
+	for i := range t.all {
+		t.all[i].has = ^queueSet(0)
+	}
+	return t
 }
 
 // hear notes that queues of a place may have tasks. It reports whether that is new.
 func (t *turns) hear(i int, queues queueSet) bool {
 	p := &t.all[i]
+	queues &= p.has
 	fresh := queues&^p.may != 0
 	p.may |= queues
 	p.heard++
@@ -303,7 +309,7 @@ func (t *turns) answered(i int, a asked, full, more bool) {
 	}
 	switch {
 	case more && p.may == 0:
-		p.may = a.queues
+		p.may = a.queues & p.has
 	case !more && p.heard == a.heard:
 		p.may &^= a.queues
 	}

@@ -368,3 +368,20 @@ func TestAPlaceThatHasTooFewGivesUpItsTurn(t *testing.T) {
 		}
 	}
 }
+
+// A place may have tasks only in its own queues, whatever is heard of it.
+func TestAPlaceHasNoOtherQueues(t *testing.T) {
+	t.Parallel()
+	turns := newTurning([]*place{{positions: []int{0, 1, 2}}, {positions: []int{2}}}, 4, true).turns
+	for i, has := range []queueSet{setOf(0) | setOf(1) | setOf(2), setOf(2)} {
+		turns.hear(i, ^queueSet(0))
+		if turns.all[i].may != has {
+			t.Errorf("place %d may have tasks in %b", i, turns.all[i].may)
+		}
+		turns.answered(i, asked{queues: ^queueSet(0), heard: turns.all[i].heard}, false, false)
+		turns.answered(i, asked{queues: ^queueSet(0)}, true, true)
+		if turns.all[i].may != has {
+			t.Errorf("after an answer place %d may have tasks in %b", i, turns.all[i].may)
+		}
+	}
+}
