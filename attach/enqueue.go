@@ -157,7 +157,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
 			if _, err := p.engine().Wake(ctx, key, line.WakeOptions{}); err != nil {
-				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error",
+				p.opts.Logger.WarnContext(ctx, "the next task was not woken; the wake is made again once Redis answers", "error",
 					err)
 			}
 		}

@@ -34,7 +34,7 @@ func (a *Attached) wakeNext(keys []string) {
 		})
 		if err != nil {
 			a.opts.Logger.WarnContext(ctx, "waking the next task failed", "result",
-				"the next task was not woken; its timer will bring it back", "keys", logsafe.Keys([]string{key}), "error", err)
+				"the next task was not woken; the wake is made again once Redis answers", "keys", logsafe.Keys([]string{key}), "error", err)
 		}
 		for _, next := range woken.Tasks {
 			tell(ctx, a.opts.Observer, a.opts.Logger, &middleware.Event{

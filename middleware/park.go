@@ -8,6 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/logsafe"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -99,13 +100,27 @@ func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	opts := r.options()
 	opts.Notify += p.Timer
 	lease, err := r.Locker.Acquire(looking, []string{key}, opts)
-	if err != nil {
-		return // the key is held, or its state is not known: the timer brings the task back
+	if _, ok := errors.AsType[*locking.HeldError](err); ok {
+		return
+	}
+	if err != nil { // its state is not known
+		r.wakeUnseen(ctx, key)
+		return
 	}
 	r.giveUp(ctx, lease)
 	if r.seq == nil && (lease.HandedOff() || !lease.ShouldNotify()) { // giveUp has woken none
 		r.wakeAll(ctx, []line.KeyWake{{Key: key}})
 	}
+}
+
+// wakeUnseen wakes the next task of a key that may be free. If it is held, that task is refused, and waits again.
+func (r *run) wakeUnseen(ctx context.Context, key string) {
+	woken, err := r.engine().WakeNext(ctx, key, line.WakeOptions{})
+	if err != nil {
+		r.Logger.WarnContext(ctx, "waking the next task failed", "result", notWoken, "task", r.id.String(), "keys",
+			logsafe.Keys([]string{key}), "error", err)
+	}
+	r.observeWoken(ctx, key, woken.Tasks)
 }
 
 const (

@@ -65,7 +65,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []line.KeyWake) {
 }
 
 // notWoken is what the log says about a wake that failed.
-const notWoken = "the next task was not woken; its timer will bring it back"
+const notWoken = "the next task was not woken; the wake is made again once Redis answers"
 
 // noteHold adds the time since the run's handler began to that average. If two runs do this at the same moment, one of the
 // samples is lost, which does no harm.

@@ -61,7 +61,7 @@ func (e *Engine) forward(ctx context.Context, waiters string) {
 	}
 	w, err := e.Wake(ctx, key, WakeOptions{})
 	if err != nil {
-		e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+		e.log.WarnContext(ctx, "passing on a wake failed; it is made again once Redis answers", "error", err)
 	}
 	e.repaired(key, w, false)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
 // followUp has a wake checked later, in place of the previous wake of its key. If no waiter is left, no wake of the key
@@ -35,12 +36,12 @@ func (e *Engine) followUp(c call, w Woken) bool {
 	switch {
 	case !w.Pending:
 		f.wait = followUpFirst
-	case f.moving:
+	case f.again:
 		f.wait = min(f.wait+f.wait/4, followUpMost)
 	default:
 		f.wait = movingFirst
 	}
-	f.target, f.tasks, f.moving = c.target, slices.Concat(c.late, w.Tasks), w.Pending
+	f.target, f.tasks, f.again = c.target, slices.Concat(c.late, w.Tasks), w.Pending
 	f.owed = time.Now().Add(owedAfter)
 	f.changes++
 	changes := f.changes
@@ -81,11 +82,10 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 	var again bool
 	var owed time.Time
 	var err error
-	if was.moving {
+	if was.again {
 		var w Woken
-		w, err = e.wakeNow(ctx, was.target, WakeOptions{}, nil)
+		w, err = e.wakeAgain(ctx, was.target)
 		e.repaired(key, w, false)
-		again = err != nil
 	} else {
 		var came, held bool
 		came, late, err = e.haveCome(ctx, key, was.tasks)
@@ -106,7 +106,12 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 			owed = time.Now().Add(in)
 		}
 	}
-	if err != nil {
+	failed := comesBack(err)
+	switch {
+	case failed && (was.again || was.failed): // the log has it
+	case failed:
+		e.log.Warn("a wake is not followed up yet; this is done once Redis answers", "error", err)
+	case err != nil:
 		e.log.Warn("a wake could not be followed up; the waiters' timers will bring them back", "error", err)
 	}
 	e.mu.Lock()
@@ -114,11 +119,35 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 	switch {
 	case e.closed || e.lastWakes[key] != f:
 	case f.changes != was.changes: // there was another wake
-	case again:
-		f.wait, f.owed = min(2*f.wait, followUpMost), owed
+	case again || failed:
+		if f.failed = failed; !failed {
+			f.owed = owed
+		}
+		f.wait = min(2*f.wait, followUpMost)
 		f.timer.Reset(f.wait)
 	default:
 		delete(e.lastWakes, key)
+	}
+}
+
+// comesBack reports whether a wake has failed with err because Redis does not answer, or not now, so that it is made again.
+func comesBack(err error) bool {
+	var refusal redis.Error
+	return err != nil && (!errors.As(err, &refusal) || rediswire.IsTransient(refusal.Error()))
+}
+
+// wakeAgain makes a wake again that has not reached its task.
+func (e *Engine) wakeAgain(ctx context.Context, target wakeTarget) (Woken, error) {
+	if target.task == (Task{}) {
+		return e.WakeNext(ctx, target.key, WakeOptions{})
+	}
+	return e.wakeNow(ctx, target, WakeOptions{}, nil)
+}
+
+// unmade has a wake made again that has failed with err, if Redis has not answered it.
+func (e *Engine) unmade(target wakeTarget, err error) {
+	if comesBack(err) {
+		e.followUp(call{target: target}, Woken{Pending: true})
 	}
 }
 
@@ -214,6 +243,7 @@ func (e *Engine) repaired(key string, w Woken, lost bool) {
 // wakeNow makes one wake. If the task that it is for is gone, the first one of the sequence is woken.
 func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOptions, late []Task) (Woken, error) {
 	if err := e.agreement.Reach(ctx); err != nil {
+		e.unmade(target, err)
 		return Woken{}, fmt.Errorf("delayqueue: %w", err)
 	}
 	for {
@@ -246,6 +276,7 @@ func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
 		}
 		if w.Err != nil {
 			all[i].Err = fmt.Errorf("delayqueue: wake the next task: %w", w.Err)
+			e.unmade(calls[i].target, w.Err)
 			continue
 		}
 		all[i].Pending = e.followUp(calls[i], w.Woken) && w.Pending

@@ -37,7 +37,7 @@ func TestAWakeIsCheckedLater(t *testing.T) {
 		}
 		e.followUp(c, Woken{Tasks: someTasks[:2], Left: 1})
 		f := has("a wake before others", true)
-		if f.wait != followUpFirst || f.moving || !slices.Equal(f.tasks, []Task{someTasks[2], someTasks[0], someTasks[1]}) ||
+		if f.wait != followUpFirst || f.again || !slices.Equal(f.tasks, []Task{someTasks[2], someTasks[0], someTasks[1]}) ||
 			f.target != c.target || f.changes != 1 || !f.owed.Equal(time.Now().Add(owedAfter)) {
 			t.Errorf("it is %+v", f)
 		}
@@ -51,7 +51,7 @@ func TestAWakeIsCheckedLater(t *testing.T) {
 		}
 		for i, want := range []time.Duration{movingFirst, movingFirst * 5 / 4, movingFirst * 5 / 4 * 5 / 4} {
 			e.followUp(c, Woken{Pending: true, Left: 1})
-			if f = has("a wake of a slot that moves", true); f.wait != want || !f.moving {
+			if f = has("a wake of a slot that moves", true); f.wait != want || !f.again {
 				t.Errorf("attempt %d comes after %v, want %v", i+1, f.wait, want)
 			}
 		}

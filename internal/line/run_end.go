@@ -67,7 +67,7 @@ func (r *Run) passWake() {
 		w, err := e.WakeNext(ctx, key, WakeOptions{})
 		e.repaired(key, w, false)
 		if err != nil {
-			e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.task.String(),
+			e.log.WarnContext(ctx, "passing on a wake failed; it is made again once Redis answers", "task", r.task.String(),
 				"error", err)
 		}
 	})

@@ -232,7 +232,7 @@ func (e *Engine) freed(keys []string) {
 	e.background(e.closing, freedTimeout, func(ctx context.Context) {
 		for _, key := range keys {
 			if _, err := e.WakeNext(ctx, key, WakeOptions{}); err != nil {
-				e.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
+				e.log.WarnContext(ctx, "the next task was not woken; the wake is made again once Redis answers", "error", err)
 			}
 		}
 	})

@@ -12,8 +12,8 @@ import "context"
 // the wake goes to the next.
 //
 // Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six, and two
-// in the background. When it fails, the waiters' own timers bring them back, as they do when the worker of a woken task
-// crashes. If others wait and the Engine is open, it checks half a second later whether a woken task has come. A task
+// in the background. When Redis does not answer, the Engine makes the wake again until it does. When Redis refuses it, the
+// waiters' own timers bring them back, as they do when the worker of a woken task crashes. If others wait and the Engine is open, it checks half a second later whether a woken task has come. A task
 // that was deleted or archived, or that no server has fetched, is replaced by the next waiter that can run; in the
 // latter case by one of another queue.
 func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
@@ -25,7 +25,7 @@ func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken,
 // the task that is first by [Engine.Join] is woken in its place. The Engine does the same if t was woken, others wait,
 // and t is gone after half a second.
 //
-// When it fails, t keeps waiting, or its own timer brings it back.
+// When it fails, t keeps waiting: see [Engine.Wake].
 func (e *Engine) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
 	return e.wakeNow(ctx, wakeTarget{key: key, task: t}, WakeOptions{}, nil)
 }
@@ -45,6 +45,7 @@ func (e *Engine) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
 func (e *Engine) WakeNext(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
 	front, err := e.Front(ctx, key)
 	if err != nil {
+		e.unmade(wakeTarget{key: key}, err)
 		return Woken{}, err
 	}
 	if len(front.Next) == 0 {

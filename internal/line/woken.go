@@ -74,11 +74,12 @@ func (c call) withStarved() call {
 // lastWake is the last wake of a key that has more waiters. A woken task may never come: it was deleted or archived
 // before a worker fetched it, its queue was paused or lost its workers, or all of these are busy. Then no task would
 // release the key, and the waiters would have to wait for their timers. A wake of a waiter whose slot is moving is
-// retried until the slot has arrived.
+// retried until the slot has arrived, and one that Redis does not answer until it does.
 type lastWake struct {
 	target  wakeTarget // one task, when WakeTask woke it; else any waiter
 	tasks   []Task
-	moving  bool
+	again   bool // it is made again: it has not reached a task yet
+	failed  bool // the last check has failed
 	wait    time.Duration
 	timer   *time.Timer
 	owed    time.Time // when another process looks whether a task has come

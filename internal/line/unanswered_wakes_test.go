@@ -1,0 +1,153 @@
+package line_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/line"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
+)
+
+// Redis does not answer when a key is released, or when a wake is checked whose task is gone by then. The next waiter comes soon after
+// the outage, and not with its timer.
+func TestAWakeThatRedisDoesNotAnswerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	first := func(r *rig) error {
+		_, err := r.Engine.Wake(r.Context(), r.key("k"), line.WakeOptions{})
+		return err
+	}
+	for name, wake := range map[string]func(r *rig) error{
+		"a release": first,
+		"several releases": func(r *rig) error {
+			return r.Engine.WakeAll(r.Context(), []line.KeyWake{{Key: r.key("k")}, {Key: r.key("other")}})[0].Err
+		},
+		"a release outside of tasks": func(r *rig) error {
+			_, err := r.Engine.WakeNext(r.Context(), r.key("k"), line.WakeOptions{})
+			return err
+		},
+		"a wake of one task": func(r *rig) error {
+			_, err := r.Engine.WakeTask(r.Context(), r.key("k"), r.task("a"))
+			return err
+		},
+	} {
+		for _, answer := range []string{"LOADING", "NOPERM it may not", "nothing"} {
+			for _, outage := range []time.Duration{time.Second, 25 * time.Second} {
+				onFaulty(t, fmt.Sprintf("%s: %s for %v", name, answer, outage), func(t *testing.T, r *rig, m *miniredis.Miniredis) {
+					r.Park(r.Delayed("a"), "k")
+					answers := breakOff(r, m, answer)
+					if err := wake(r); err == nil {
+						t.Error("there is no outage")
+					}
+					time.Sleep(outage)
+					answers()
+					r.comesWithin(r.task("a"), outage/4+time.Second)
+				})
+			}
+		}
+	}
+	onFaulty(t, "a check", func(t *testing.T, r *rig, m *miniredis.Miniredis) {
+		r.Park(r.Delayed("a"), "k")
+		r.Park(r.Delayed("b"), "k")
+		r.must(first(r))
+		r.Remove(r.task("a"))
+		answers := breakOff(r, m, "LOADING")
+		time.Sleep(5 * time.Second)
+		answers()
+		r.comesWithin(r.task("b"), 5*time.Second)
+	})
+}
+
+// A wake that Redis refuses for good is left to the timers.
+func TestAWakeThatRedisRefusesIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	onFaulty(t, "refused", func(t *testing.T, r *rig, m *miniredis.Miniredis) {
+		r.Park(r.Delayed("a"), "k")
+		m.SetError("ERR no such thing")
+		if _, err := r.Engine.Wake(t.Context(), r.key("k"), line.WakeOptions{}); err == nil {
+			t.Error("it is not refused")
+		}
+		m.SetError("")
+		time.Sleep(10 * time.Second)
+		if state := r.State(r.task("a")); state != asynq.TaskStateRetry {
+			t.Errorf("the waiter is %v", state)
+		}
+	})
+}
+
+// onFaulty runs a test in virtual time, on a fake Redis that is one node, and one that is a Cluster.
+func onFaulty(t *testing.T, name string, test func(t *testing.T, r *rig, m *miniredis.Miniredis)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(name+" on a "+kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m, client := redistest.Virtual(t)
+				var on redis.UniversalClient = client
+				if kind == "cluster" {
+					on = redistest.VirtualCluster(t, m)
+				}
+				test(t, newRigOn(t, kind, on), m)
+			})
+		})
+	}
+}
+
+// breakOff has a fake Redis give an answer to each call, or breaks each connection, until the function is called that it returns.
+func breakOff(r *rig, m *miniredis.Miniredis, answer string) (answers func()) {
+	r.Helper()
+	if answer != "nothing" {
+		m.SetError(answer)
+		return func() { m.SetError("") }
+	}
+	var o outage
+	o.Store(true)
+	r.Client.AddHook(&o)
+	return func() { o.Store(false) }
+}
+
+// outage is a hook that breaks all connections while it is true.
+type outage struct{ atomic.Bool }
+
+func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if o.Load() {
+			cmd.SetErr(errBroken)
+			return errBroken
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if o.Load() {
+			for _, cmd := range cmds {
+				cmd.SetErr(errBroken)
+			}
+			return errBroken
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// comesWithin fails the test if a waiter is not at the head of its queue in time.
+func (r *rig) comesWithin(t line.Task, within time.Duration) {
+	r.Helper()
+	began := time.Now()
+	for r.State(t) != asynq.TaskStatePending {
+		if time.Since(began) > within {
+			r.Fatalf("%s is %v after %v", t, r.State(t), within)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
