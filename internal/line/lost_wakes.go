@@ -33,9 +33,16 @@ func (e *Engine) followUp(c call, w Woken) bool {
 		f.timer = time.AfterFunc(time.Hour, func() { e.checkWake(c.target.key, f) })
 		e.lastWakes[c.target.key] = f
 	}
+	if !w.unmade {
+		f.silent = time.Time{}
+	} else if f.silent.IsZero() {
+		f.silent = time.Now()
+	}
 	switch {
 	case !w.Pending:
 		f.wait = followUpFirst
+	case w.unmade:
+		f.wait = min(max(time.Since(f.silent)/4, unmadeFirst), followUpMost)
 	case f.again:
 		f.wait = min(f.wait+f.wait/4, followUpMost)
 	default:
@@ -147,7 +154,17 @@ func (e *Engine) wakeAgain(ctx context.Context, target wakeTarget) (Woken, error
 // unmade has a wake made again that has failed with err, if Redis has not answered it.
 func (e *Engine) unmade(target wakeTarget, err error) {
 	if comesBack(err) {
-		e.followUp(call{target: target}, Woken{Pending: true})
+		e.followUp(call{target: target}, Woken{Pending: true, unmade: true})
+	}
+}
+
+// putOff has a wake that is to be made again wait for one of the same key that begins, and is made again itself if it fails: a caller
+// repeats a wake, too. Otherwise one release would wake two tasks, and the second would come first.
+func (e *Engine) putOff(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f := e.lastWakes[key]; f != nil && !f.silent.IsZero() && !e.closed {
+		f.timer.Reset(max(f.wait, 2*followUpLimit))
 	}
 }
 
@@ -262,6 +279,9 @@ func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOption
 // wakeAll makes several wakes at once, has them checked later, and reports the tasks that they woke, also those of
 // wakes that failed afterwards.
 func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
+	for _, c := range calls {
+		e.putOff(c.target.key)
+	}
 	all := e.wakeEach(ctx, calls)
 	for i, w := range all {
 		if calls[i].starved > 0 && w.Err == nil && len(w.Tasks) == 0 && !w.Pending && w.Left > 0 {

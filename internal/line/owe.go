@@ -13,6 +13,8 @@ const (
 	followUpFirst = 500 * time.Millisecond
 	followUpMost  = 30 * time.Second
 	followUpLimit = 5 * time.Second // bounds one check
+	// unmadeFirst is when a wake is made again first that Redis has not answered: after a caller that repeats it has done so.
+	unmadeFirst = 800 * time.Millisecond
 )
 
 // headLook is when a head is looked at again that has failed and still waits for its retry.

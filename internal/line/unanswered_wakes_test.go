@@ -82,6 +82,36 @@ func TestAWakeThatRedisRefusesIsNotMadeAgain(t *testing.T) {
 	})
 }
 
+// A caller repeats a wake that Redis does not answer, and the Engine makes it again, too. Together they wake one task.
+func TestAWakeThatItsCallerRepeatsWakesOneTask(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]func(ctx context.Context, r *rig) (line.Woken, error){
+		"a release": func(ctx context.Context, r *rig) (line.Woken, error) {
+			w := r.Engine.WakeAll(ctx, []line.KeyWake{{Key: r.key("k")}})[0]
+			return w.Woken, w.Err
+		},
+		"a release outside of tasks": func(ctx context.Context, r *rig) (line.Woken, error) {
+			return r.Engine.WakeNext(ctx, r.key("k"), line.WakeOptions{})
+		},
+	} {
+		for _, answer := range []string{"LOADING", "nothing", "nothing yet"} {
+			for _, outage := range []time.Duration{100 * time.Millisecond, 950 * time.Millisecond, 2300 * time.Millisecond, 4200 * time.Millisecond} {
+				onFaulty(t, fmt.Sprintf("%s: %s for %v", name, answer, outage), func(t *testing.T, r *rig, m *miniredis.Miniredis) {
+					r.Park(r.Delayed("a"), "k")
+					r.Park(r.Delayed("b"), "k")
+					time.AfterFunc(outage, breakOff(r, m, answer))
+					_, err := line.Retry(t.Context(), nil, func(ctx context.Context) (line.Woken, error) { return wake(ctx, r) })
+					r.must(err)
+					time.Sleep(400 * time.Millisecond) // the woken task is not looked for yet
+					if left := r.Waiting("k"); len(left) != 1 || left[0] != "b" {
+						t.Errorf("in line are %v", left)
+					}
+				})
+			}
+		}
+	}
+}
+
 // onFaulty runs a test in virtual time, on a fake Redis that is one node, and one that is a Cluster.
 func onFaulty(t *testing.T, name string, test func(t *testing.T, r *rig, m *miniredis.Miniredis)) {
 	t.Helper()
@@ -107,20 +137,31 @@ func breakOff(r *rig, m *miniredis.Miniredis, answer string) (answers func()) {
 		m.SetError(answer)
 		return func() { m.SetError("") }
 	}
-	var o outage
+	o := outage{patience: map[string]time.Duration{"nothing yet": time.Second}[answer]}
 	o.Store(true)
 	r.Client.AddHook(&o)
 	return func() { o.Store(false) }
 }
 
-// outage is a hook that breaks all connections while it is true.
-type outage struct{ atomic.Bool }
+// outage is a hook that breaks all connections while it is true, each after a while.
+type outage struct {
+	atomic.Bool
+	patience time.Duration
+}
+
+// lasts waits for the end of the outage. It reports whether that has not come in time.
+func (o *outage) lasts() bool {
+	for began := time.Now(); o.Load() && time.Since(began) < o.patience; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return o.Load()
+}
 
 func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if o.Load() {
+		if o.lasts() {
 			cmd.SetErr(errBroken)
 			return errBroken
 		}
@@ -130,7 +171,7 @@ func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if o.Load() {
+		if o.lasts() {
 			for _, cmd := range cmds {
 				cmd.SetErr(errBroken)
 			}

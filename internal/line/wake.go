@@ -43,6 +43,7 @@ func (e *Engine) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
 // WakeNext wakes the next task of a key that was released outside of tasks: the head of its sequence, because only that one
 // may lock the key, or else the next waiters.
 func (e *Engine) WakeNext(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
+	e.putOff(key)
 	front, err := e.Front(ctx, key)
 	if err != nil {
 		e.unmade(wakeTarget{key: key}, err)

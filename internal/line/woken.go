@@ -21,6 +21,7 @@ type Woken struct {
 
 	gone    bool // a task that was to be woken cannot run any more
 	inSteps bool // no script has noted that the wake is owed
+	unmade  bool // Redis has not answered, and the wake is Pending
 }
 
 // WakeOptions says which waiters [Engine.Wake] wakes. The zero value wakes the next one.
@@ -78,8 +79,9 @@ func (c call) withStarved() call {
 type lastWake struct {
 	target  wakeTarget // one task, when WakeTask woke it; else any waiter
 	tasks   []Task
-	again   bool // it is made again: it has not reached a task yet
-	failed  bool // the last check has failed
+	again   bool      // it is made again: it has not reached a task yet
+	failed  bool      // the last check has failed
+	silent  time.Time // since when Redis does not answer a wake that is made again; else zero
 	wait    time.Duration
 	timer   *time.Timer
 	owed    time.Time // when another process looks whether a task has come
