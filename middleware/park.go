@@ -103,8 +103,10 @@ func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	if _, ok := errors.AsType[*locking.HeldError](err); ok {
 		return
 	}
-	if err != nil { // its state is not known
-		r.wakeUnseen(ctx, key)
+	if err != nil {
+		if mayPass(err) { // its state is not known; after another error, which a woken task may meet again and again, its timer brings it back
+			r.wakeUnseen(ctx, key)
+		}
 		return
 	}
 	r.giveUp(ctx, lease)

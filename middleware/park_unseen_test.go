@@ -57,3 +57,38 @@ func TestATaskWhoseLookIsNotAnsweredDoesNotWaitForItsTimer(t *testing.T) {
 		}
 	})
 }
+
+// unsure is a Locker that refuses a key each time, and answers each look after that with an error that does not pass.
+type unsure struct {
+	locking.Locker
+	calls   atomic.Int32
+	refused atomic.Bool
+}
+
+func (u *unsure) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	u.calls.Add(1)
+	if u.refused.CompareAndSwap(true, false) {
+		return nil, errors.New("too many calls")
+	}
+	lease, err := u.Locker.Acquire(ctx, keys, opts)
+	u.refused.Store(errors.Is(err, locking.ErrHeld))
+	return lease, err
+}
+
+// The locks refuse a task its key, and have another error for its look, each time: its timer brings it back.
+func TestATaskWhoseLookIsRefusedWaitsForItsTimer(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("order:1")
+		opts := r.options(middleware.Requeue{})
+		opts.RedisKeys = nil // of locks that are elsewhere
+		locker := &unsure{Locker: r.locker}
+		opts.Locker = locker
+		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
+		time.Sleep(20 * time.Second)
+		if n := locker.calls.Load(); n > 4 {
+			r.Errorf("within 20 s the locks are asked %d times", n)
+		}
+	})
+}
