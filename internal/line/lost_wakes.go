@@ -269,6 +269,7 @@ func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOption
 			return w.Woken, w.Err
 		}
 		left, err := e.Front(ctx, target.key)
+		e.unmade(wakeTarget{key: target.key}, err)
 		if err != nil || len(left.Next) == 0 || left.Next[0] == target.task {
 			return w.Woken, err
 		}

@@ -112,6 +112,36 @@ func TestAWakeThatItsCallerRepeatsWakesOneTask(t *testing.T) {
 	}
 }
 
+// A task that is to be woken is gone, and Redis does not tell which one is first by then.
+func TestAWakeInPlaceOfATaskThatIsGoneIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, client := redistest.Virtual(t)
+		r := newRigOn(t, "standalone", client)
+		for _, id := range []string{"a", "b", "c"} {
+			_, err := r.Engine.Join(t.Context(), r.Delayed(id), r.key("k"), line.JoinOptions{})
+			r.must(err)
+			r.Park(r.task(id), "k")
+		}
+		r.Remove(r.task("a"))
+		var ends atomic.Bool
+		r.Client.AddHook(lossy(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+			if left, _ := m.ZMembers(r.registry("k")); ends.Load() || len(left) == 3 {
+				return next()
+			}
+			for _, cmd := range cmds {
+				cmd.SetErr(errBroken)
+			}
+			return errBroken
+		}))
+		if _, err := r.Engine.WakeTask(t.Context(), r.key("k"), r.task("a")); err == nil {
+			t.Error("no call fails")
+		}
+		ends.Store(true)
+		r.comesWithin(r.task("b"), 2*time.Second)
+	})
+}
+
 // onFaulty runs a test in virtual time, on a fake Redis that is one node, and one that is a Cluster.
 func onFaulty(t *testing.T, name string, test func(t *testing.T, r *rig, m *miniredis.Miniredis)) {
 	t.Helper()
