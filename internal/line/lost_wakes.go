@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqwire"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/rediswire"
 )
 
@@ -140,7 +141,7 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 // comesBack reports whether a wake has failed with err because Redis does not answer, or not now, so that it is made again.
 func comesBack(err error) bool {
 	var refusal redis.Error
-	return err != nil && (!errors.As(err, &refusal) || rediswire.IsTransient(refusal.Error()))
+	return err != nil && !errors.Is(err, lanes.ErrOther) && (!errors.As(err, &refusal) || rediswire.IsTransient(refusal.Error()))
 }
 
 // wakeAgain makes a wake again that has not reached its task.

@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -139,6 +141,33 @@ func TestAWakeInPlaceOfATaskThatIsGoneIsMadeAgain(t *testing.T) {
 		}
 		ends.Store(true)
 		r.comesWithin(r.task("b"), 2*time.Second)
+	})
+}
+
+// A process that has another number of lanes than the others may wake no task, however often it tries.
+func TestAWakeInOtherLanesIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		client := redistest.VirtualCluster(t, m)
+		r := newRigOn(t, "cluster", client)
+		r.must(m.Set(lanes.Record, "7"))
+		e, err := line.New(client, line.Options{})
+		r.must(err)
+		t.Cleanup(func() { _ = e.Close() })
+		var calls atomic.Int32
+		client.AddHook(lossy(func(_ context.Context, _ []redis.Cmder, next func() error) error {
+			calls.Add(1)
+			return next()
+		}))
+		if _, err := e.Wake(t.Context(), r.key("k"), line.WakeOptions{}); !errors.Is(err, lanes.ErrOther) {
+			t.Errorf("the error is %v", err)
+		}
+		tried := calls.Load()
+		time.Sleep(time.Minute)
+		if n := calls.Load(); n > tried {
+			t.Errorf("within a minute there are %d more calls", n-tried)
+		}
 	})
 }
 
