@@ -90,7 +90,7 @@ func (r *run) leave(ctx context.Context) {
 	defer cancel()
 	r.active.Passed()
 	if err := r.engine().ForwardWake(ctx, r.id, false); err != nil {
-		r.Logger.WarnContext(ctx, "passing on a wake failed; it is made again once Redis answers", "task",
+		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
 			r.id.String(), "error", err)
 	}
 }

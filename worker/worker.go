@@ -100,7 +100,7 @@ func (w *Worker) leave(ctx context.Context, stays bool) {
 		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), stays)
 	}
 	if err != nil {
-		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; it is made again once Redis answers", "error", err)
+		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
 	}
 }
 

@@ -87,7 +87,7 @@ func (e *Engine) left(ctx context.Context, t Task, w Wait, mark string, woken bo
 		}
 	}
 	if err := e.wakeBehind(ctx, t, w, mark, woken); err != nil {
-		e.log.WarnContext(ctx, "the task behind one that has ended was not woken; the wake is made again once Redis answers", "error", err)
+		e.log.WarnContext(ctx, "the task behind one that has ended was not woken; its timer will bring it back", "error", err)
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *Run) passOn() {
 			return none, err
 		})
 		if err != nil {
-			e.log.WarnContext(ctx, "passing on a wake failed; it is made again once Redis answers", "task",
+			e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
 				r.task.String(), "error", err)
 		}
 	})
