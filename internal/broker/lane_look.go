@@ -45,13 +45,17 @@ type laneLook struct {
 
 // spot is what a look looks at: a lane, or a queue itself.
 type spot struct {
-	queues                 []string
-	all                    []string // the keys of all that may be there
-	pending, delayed, owed []string // those of its tasks that may run, or may later, and of what is owed
-	next                   int      // the round of its next look
+	queues        []string
+	all           []string   // the keys of all that may be there
+	runnable      [][]string // for each queue those of which as many as justPending exist if it has tasks that may run
+	delayed, owed []string   // those of its tasks that may run later, and of what is owed
+	next          int        // the round of its next look
 	// Whether it has anything, and whether some of it is delayed or owed, as far as is known.
 	has, delays, owes bool
 }
+
+// justPending is how many of the keys of a queue in spot.runnable exist if it has pending tasks, which count twice, and is not paused.
+const justPending = 2
 
 func newLaneLook(client redis.UniversalClient, opts Options, in *intake.Intake) *laneLook {
 	if opts.Lanes.Count() == 0 {
@@ -86,11 +90,13 @@ func (l *laneLook) add(queues []string) {
 	s := spot{queues: queues, has: true, delays: true, owes: true}
 	for _, queue := range queues {
 		l.at[queue] = len(l.spots)
-		s.pending = append(s.pending, asynqwire.Pending(queue))
+		pending := asynqwire.Pending(queue)
+		s.runnable = append(s.runnable, []string{pending, pending, asynqwire.Paused(queue)})
+		s.all = append(s.all, pending)
 		s.delayed = append(s.delayed, asynqwire.Scheduled(queue), asynqwire.Retry(queue))
 		s.all = append(s.all, asynqwire.Active(queue), asynqwire.Lease(queue), asynqwire.Completed(queue))
 	}
-	s.all = slices.Concat(s.pending, s.delayed, s.all)
+	s.all = slices.Concat(s.delayed, s.all)
 	l.spots = append(l.spots, s)
 }
 
@@ -191,15 +197,14 @@ func (l *laneLook) look(ctx context.Context, some []int) {
 		}
 	}
 	l.mu.Unlock()
-	parts := l.exist(ctx, filled, func(s *spot) [][]string { return append(apart(s.pending), s.delayed, s.owed) })
+	parts := l.exist(ctx, filled, func(s *spot) [][]string { return append([][]string{s.delayed, s.owed}, s.runnable...) })
 	for n, i := range filled {
-		s, at := &l.spots[i], len(l.spots[i].queues)
+		s, delayed, owed := &l.spots[i], parts[n][0], parts[n][1]
 		for q, queue := range s.queues {
-			if parts[n][q].Val() > 0 {
+			if parts[n][2+q].Val() == justPending {
 				l.intake.Hear(queue)
 			}
 		}
-		delayed, owed := parts[n][at], parts[n][at+1]
 		l.mu.Lock()
 		if exists, err := delayed.Result(); err == nil {
 			s.delays = exists > 0
@@ -209,14 +214,6 @@ func (l *laneLook) look(ctx context.Context, some []int) {
 		}
 		l.mu.Unlock()
 	}
-}
-
-// apart returns each of some keys alone.
-func apart(keys []string) (all [][]string) {
-	for i := range keys {
-		all = append(all, keys[i:i+1])
-	}
-	return all
 }
 
 // exist asks, for each of some spots, how many of some groups of its keys exist: in one pipeline.

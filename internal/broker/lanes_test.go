@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -349,52 +348,6 @@ func TestPrioritiesHoldOverLanes(t *testing.T) {
 			half := each * len(queues) / 2
 			if strict && high < half-8 || high < half*6/10 {
 				t.Errorf("%d of the first %d are high", high, half)
-			}
-		})
-	}
-}
-
-// A server has up to 255 queues in its lanes, whose positions are a byte each. It asks only for those that have tasks: if it went
-// through all of them, in the order of strict priorities, a slow one would never come to those behind.
-func TestManyQueuesHaveLanes(t *testing.T) {
-	t.Parallel()
-	const most = 255
-	l := newLanes(t, 16)
-	c := redistest.StartCluster(t, 3)
-	for _, strict := range []bool{false, true} {
-		t.Run(fmt.Sprint("strict=", strict), func(t *testing.T) {
-			client := patientCluster(t, c)
-			all := map[string]int{}
-			for i := range most {
-				all[fmt.Sprintf("q%03d", i)] = most - i // in this order
-			}
-			var queues []string
-			for _, i := range []int{0, 62, 63, 64, 127, 128, 200, most - 1} {
-				queues = append(queues, l.Queues(fmt.Sprintf("q%03d", i))...)
-			}
-			fill(t, client, 1, queues)
-			var fetches atomic.Int32
-			client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-				if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return strings.Contains(fmt.Sprint(arg), "}:recalled:") }) {
-					fetches.Add(1)
-				}
-				return next(ctx, cmd)
-			}))
-			var ran atomic.Int32
-			_, s := inLanesOn(t, client, Options{Lanes: l}, asynq.Config{
-				Queues: all, StrictPriority: strict, Concurrency: 4,
-			}, func(context.Context, *asynq.Task) error {
-				ran.Add(1)
-				return nil
-			})
-			eventually(t, "all run", func() bool { return int(ran.Load()) == len(queues) })
-			if n := int(fetches.Load()); n > 4*len(queues) { // those with acknowledgements included
-				t.Errorf("for %d tasks there are %d fetches: queues are asked that have none", len(queues), n)
-			}
-			began := time.Now()
-			s.Shutdown()
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("an idle server with %d queues takes %v to shut down", most, took)
 			}
 		})
 	}
