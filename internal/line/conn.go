@@ -29,9 +29,6 @@ func (e *Engine) Conn(opts broker.Options) *broker.Conn {
 		opts.Owed = func(lane int) string { return OwedIn(e.names.indexIn(lane)) }
 	}
 	opts.Beside = broker.Beside{Key: OwedIn(e.names.start()), Due: e.idleLooks.due, None: e.idleLooks.none}
-	if e.names.Count() > 0 {
-		opts.Owed = func(lane int) string { return OwedIn(e.names.indexIn(lane)) }
-	}
 	conn := broker.New(e.client, opts)
 	e.mu.Lock()
 	e.conns = append(slices.DeleteFunc(e.conns, func(c *broker.Conn) bool { return c.Pulse().Over }), conn)

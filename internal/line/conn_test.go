@@ -12,6 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/broker"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/linetest"
 )
@@ -240,5 +241,25 @@ func TestARunOfAnotherServerIsNotOurs(t *testing.T) {
 	task := r.Begin(r.Delayed("a"))
 	if run, err := r.Engine.Run(task); !errors.Is(err, line.ErrNotOurs) || run != nil {
 		t.Errorf("%v, %v", run, err)
+	}
+}
+
+// What a server has to say is in the log of its engine, unless it has its own.
+func TestAConnLogsWhereItsEngineDoes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	for _, own := range []bool{false, true} {
+		var engines, conns bytes.Buffer
+		e := r.newQueue(r.Client, line.Options{Logger: slog.New(slog.NewTextHandler(&engines, nil))})
+		opts := broker.Options{Queues: map[string]int{r.name: 1}, Interval: time.Hour}
+		if own {
+			opts.Logger = slog.New(slog.NewTextHandler(&conns, nil))
+		}
+		prefix := r.task("").Prefix()
+		err := e.Conn(opts).EvalSha(t.Context(), "1234", []string{prefix + "pending", prefix + "paused", prefix + "active", prefix + "lease"}).Err()
+		const says = "a script that railtoken does not recognise"
+		if !errors.Is(err, broker.ErrAsynq) || strings.Contains(conns.String(), says) != own || strings.Contains(engines.String(), says) == own {
+			t.Errorf("%v; the log of the engine is %q, and its own %q", err, &engines, &conns)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/broker"
+	"github.com/railtoken/railtoken/internal/lanes"
 	"github.com/railtoken/railtoken/internal/testing/asynqtest"
 	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
@@ -55,5 +56,39 @@ func TestAnUnknownAsynqEnqueuesNothingInOrder(t *testing.T) {
 	}
 	if left := client.Keys(t.Context(), "*:t:*").Val(); len(left) > 0 {
 		t.Errorf("%v were enqueued all the same", left)
+	}
+}
+
+// With lanes, keys say into which queue a task goes. asynq must be known for that.
+func TestATaskGoesIntoTheLaneOfItsKeys(t *testing.T) {
+	t.Parallel()
+	m, _ := redistest.Virtual(t)
+	l, err := lanes.New(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := New(redistest.VirtualCluster(t, m), Options{Lanes: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	home := l.Queue("orders", l.Of("k"))
+	for name, tt := range map[string]struct {
+		keys []string
+		sent broker.Enqueuing
+		into string
+		err  error
+	}{
+		"no keys":          {nil, broker.Enqueuing{Script: "enqueue", Queue: "orders"}, "", nil},
+		"elsewhere":        {[]string{"k"}, broker.Enqueuing{Script: "enqueue", Queue: "orders"}, home, nil},
+		"there":            {[]string{"k"}, broker.Enqueuing{Script: "enqueue", Queue: home}, "", nil},
+		"a group":          {[]string{"k"}, broker.Enqueuing{Script: "addToGroup", Queue: home}, "orders", nil},
+		"an unknown asynq": {[]string{"k"}, broker.Enqueuing{Queue: "orders"}, "", ErrForeign},
+	} {
+		a := &enqueuing{EnqueueOptions: EnqueueOptions{Keys: tt.keys}}
+		away, err := q.reroutes(a, tt.sent)
+		if a.into != tt.into || away != (tt.into != "") || !errors.Is(err, tt.err) {
+			t.Errorf("%s: into %q, %t, %v; want %q, %v", name, a.into, away, err, tt.into, tt.err)
+		}
 	}
 }

@@ -303,3 +303,23 @@ func TestADeadlineIsNotedWithTheEnqueue(t *testing.T) {
 		}
 	}
 }
+
+// Far back in line it looks for itself later, and refuses duplicates until then. It counts as parked when others have parked since.
+func TestATaskThatWaitsFromTheStartCounts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		r.crowd("k", 16)
+		wait := line.EnqueueOptions{WaitFor: r.key("k"), ParkOptions: line.ParkOptions{RetryAfter: 32 * time.Second}}
+		info, err := r.add(wait, asynq.TaskID("a"), asynq.Unique(time.Second))
+		if err != nil || time.Until(info.NextProcessAt).Round(time.Second) != 96*time.Second {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if ttl := r.Client.TTL(t.Context(), r.field(r.task("a"), "unique_key")).Val(); ttl < 96*time.Second {
+			t.Errorf("the uniqueness lock ends in %v, before the task's timer", ttl)
+		}
+		r.Park(r.Delayed("b"), "k")
+		if parked := r.parked(); len(parked) != 18 || !slices.Contains(parked, entry(r.task("a"))) {
+			t.Errorf("parked are %q", parked)
+		}
+	})
+}

@@ -125,3 +125,8 @@ func CarryOut(ctx context.Context, e *Engine, s holdings.Supersession, held []ho
 
 // CarryOutCancels looks for cancellations that are not over, as an Engine with a Conn does every 5 s.
 func (e *Engine) CarryOutCancels(ctx context.Context) error { return e.carryOutCancels(ctx) }
+
+// BeginLatest is [Run.BeginLatest] of a task.
+func BeginLatest(ctx context.Context, e *Engine, t Task, header string) (by Task, err error) {
+	return (&Run{queue: e, task: t}).BeginLatest(ctx, header)
+}

@@ -96,6 +96,19 @@ var failingCalls = map[string]struct {
 			return err
 		},
 	},
+	"wake the first in place of one that is gone": {
+		prepare: func(r *rig) {
+			for i, id := range []string{"a", "b"} {
+				r.joins(r.begun(id), "k", int64(i+1))
+				r.Park(r.task(id), "k")
+			}
+			r.Remove(r.task("a"))
+		},
+		call: func(ctx context.Context, r *rig, e *line.Engine) error {
+			_, err := e.WakeTask(ctx, r.key("k"), r.task("a"))
+			return err
+		},
+	},
 	"leave": {
 		prepare: func(r *rig) { r.Park(r.Delayed("a"), "k"); r.Wake("k"); r.Begin(r.task("a")) },
 		call: func(ctx context.Context, r *rig, e *line.Engine) error {

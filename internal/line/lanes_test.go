@@ -197,3 +197,61 @@ func TestTheEndOfARunForgetsAWaitInAnotherLane(t *testing.T) {
 		t.Errorf("it waits for %q", got.Keys)
 	}
 }
+
+// A script parks a task that has waited for keys of its lane alone. On a real Cluster it reaches no others.
+func TestATaskParksInOneScriptWithinItsLane(t *testing.T) {
+	t.Parallel()
+	for name, former := range map[string]func(r laneRig) string{
+		"never waited":               func(laneRig) string { return "" },
+		"waited in its lane":         func(laneRig) string { return "k" },
+		"has waited in another lane": func(r laneRig) string { return r.elsewhere("k") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, queue := inLanes(t, "k")
+			task, other := r.Delayed("t", asynq.Queue(queue)), former(r)
+			if other != "" {
+				r.Park(task, other)
+			}
+			r.Begin(task)
+			steps := 0
+			r.Client.AddHook(before(func(cmd redis.Cmder) {
+				if sum := fmt.Sprint(cmd.Args()[min(1, len(cmd.Args())-1)]); line.ClusterScripts()[sum] == "suspend" {
+					steps++
+				}
+			}))
+			r.Park(task, "k")
+			if inSteps := steps > 0; inSteps != (other != "" && other != "k") {
+				t.Errorf("it parks in %d steps", steps)
+			}
+			if _, all := r.waiters("k"); !slices.Equal(all, []string{entry(task)}) {
+				t.Errorf("%q wait", all)
+			}
+			if other == "k" || other == "" {
+				return
+			}
+			if _, all := r.waiters(other); len(all) != 0 {
+				t.Errorf("%q wait for the other key", all)
+			}
+		})
+	}
+}
+
+// A producer names the queue without its lane.
+func TestATaskJoinsItsSequenceInItsLane(t *testing.T) {
+	t.Parallel()
+	r, queue := inLanes(t, "k")
+	for _, name := range []string{r.name, queue} {
+		info, err := r.Engine.EnqueueInOrder(t.Context(), r.key("k"), "test", nil, nil, asynq.Queue(name))
+		if err != nil || info.Queue != queue {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		sequence := line.NamesIn(r.lanes).Sequence(r.key("k"))
+		if err := r.Client.ZScore(t.Context(), sequence, entry(line.Task{Queue: queue, ID: info.ID})).Err(); err != nil {
+			t.Errorf("enqueued into %s it is not in its sequence: %v", name, err)
+		}
+	}
+	if n := r.Client.ZCard(t.Context(), line.NamesIn(r.lanes).Sequence(r.key("k"))).Val(); n != 2 {
+		t.Errorf("%d are in the sequence, want two", n)
+	}
+}

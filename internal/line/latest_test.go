@@ -288,3 +288,31 @@ func TestACallThatIsSentAgainAfterOthersChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A record that was lost is kept for as long as others once a run has begun.
+func TestARunThatBeginsIsNoted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	record := "railtoken:latest:{" + r.name + "}:" + line.RecordOf("price", []string{"a"})
+	for _, tt := range []struct {
+		id, number string
+		by         line.Task
+	}{
+		{"first", "1", line.Task{}}, {"third", "3", line.Task{}}, {"third", "3", line.Task{}}, {"second", "2", r.task("third")},
+	} {
+		by, err := line.BeginLatest(t.Context(), r.Engine, r.task(tt.id), record+" "+tt.number+" "+tt.id)
+		if err != nil || by != tt.by {
+			t.Errorf("%s: superseded by %v, %v; want %v", tt.id, by, err, tt.by)
+		}
+		if left := r.Client.PTTL(t.Context(), record).Val(); left < time.Minute {
+			t.Errorf("%s: the record stays for %v", tt.id, left)
+		}
+	}
+	r.Client.PExpire(t.Context(), record, 30*time.Second)
+	if _, err := line.BeginLatest(t.Context(), r.Engine, r.task("fourth"), record+" 4 fourth"); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.Client.PTTL(t.Context(), record).Val(); left > 30*time.Second {
+		t.Errorf("a record that is kept stays for %v then", left)
+	}
+}

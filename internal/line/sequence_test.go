@@ -278,3 +278,25 @@ func TestForeignMembersOfASequenceAreSkipped(t *testing.T) {
 		t.Errorf("turn %+v, %v; want that of the only task", turn, err)
 	}
 }
+
+// The timer of a parked task has brought it back, and its run joins again.
+func TestATaskIsNotParkedOnceItsRunHasJoined(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		first, task := r.begun("first"), r.Delayed("a")
+		r.joins(first, "k", 1)
+		r.joins(task, "k", 2)
+		r.Park(task, "k")
+		r.timer(task)
+		r.Begin(task)
+		for range 2 {
+			at, err := r.Engine.Join(t.Context(), task, r.key("k"), line.JoinOptions{Begins: true})
+			if err != nil || at.Ahead != 1 || at.First != first {
+				t.Errorf("%+v, %v", at, err)
+			}
+			if len(r.Waiting("k"))+len(r.parked()) != 0 {
+				t.Errorf("%q wait, and parked are %q", r.Waiting("k"), r.parked())
+			}
+		}
+	})
+}

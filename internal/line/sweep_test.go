@@ -227,6 +227,9 @@ func TestATaskThatKillsItsWorkersIsCountedInTheEnd(t *testing.T) {
 			if err != nil || lease == 0 && ends != 0 {
 				b.Errorf("%s: its lease ends at %v, %v", id, ends, err)
 			}
+			if run := b.Client.HGet(b.Context(), line.Task{Queue: b.queue, ID: id}.Hash(), "pending_since").Val(); run == "" || run == deadRun {
+				b.Errorf("%s: it is in the run %q, of which others know", id, run)
+			}
 		}
 		// A run that ends by itself begins the count anew: it fails, or is parked.
 		for name, ends := range map[string]func(t line.Task){

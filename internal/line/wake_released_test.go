@@ -24,7 +24,8 @@ type holder struct {
 	stopping chan struct{} // closed when its server fetches no more
 	unserved []string      // queues
 	task     intake.Task
-	kept     bool // its locks have a next holder
+	kept     bool            // its locks have a next holder
+	place    colocated.Place // in the sequence of its key
 }
 
 // newHolder returns the holder of some keys, encoded, on a server that fetches no more.
@@ -83,7 +84,7 @@ func (h *holder) waitAs(kind, queue, id, keys, key string) {
 func (h *holder) acknowledge(most int, text string) (got colocated.Outcome) {
 	h.Helper()
 	release := h.task.Taken.Release(nil)
-	release.Wakes, release.Kept = most, h.kept
+	release.Wakes, release.Kept, release.Place = most, h.kept, h.place
 	release.Then(func(o colocated.Outcome, err error) {
 		h.OK(err)
 		got = o

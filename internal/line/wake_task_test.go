@@ -73,3 +73,26 @@ func TestWakeTaskRemovesATaskThatIsGone(t *testing.T) {
 		r.indexed("after that", next)
 	})
 }
+
+// A timer has brought a waiter back, or a wake has: then none may wait any more.
+func TestTheFirstWaiterIsTheOneThatAReleaseWouldWake(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b := r.Delayed("a"), r.Delayed("b")
+		r.Park(a, "k")
+		r.Park(b, "k")
+		for _, tt := range []struct {
+			task line.Task
+			want bool
+		}{{a, true}, {b, false}, {r.task("gone"), false}} {
+			if got := r.Engine.IsFirst(t.Context(), tt.task); got != tt.want {
+				t.Errorf("%s is the first: %t", tt.task, got)
+			}
+		}
+		r.Wake("k")
+		r.Wake("k")
+		if r.Engine.IsFirst(t.Context(), b) {
+			t.Error("one that was woken is the first of no waiters")
+		}
+	})
+}

@@ -180,6 +180,23 @@ func TestARepeatedAdmissionLeavesATaskThatIsGone(t *testing.T) {
 	}
 }
 
+// A task that is gone when its locks are to be taken leaves its slot to another one.
+func TestAFetchWhoseOnlyTaskIsGoneIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t, 1, 1, func(id string) string { return id })
+	for _, gone := range []bool{false, true} {
+		if gone {
+			f.admin.HSet(t.Context(), "asynq:{default}:t:default0", "state", "retry")
+		}
+		if more, err := f.Fetch(t.Context(), "default"); !more || err != nil {
+			t.Errorf("gone %t: there are more is %t, error %v", gone, more, err)
+		}
+	}
+	if task, ok := f.Take(); ok {
+		t.Errorf("asynq gets %+v", task)
+	}
+}
+
 func TestAnAcknowledgementTakesTheNextLocks(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t, 2, 3, func(id string) string { return id })

@@ -18,6 +18,7 @@ type lockingTasks struct {
 
 	began    chan func(held colocated.Held) // one for each task
 	released chan string                    // the IDs of tasks whose leases were released
+	refuses  bool                           // their keys are held
 }
 
 // newLocking returns an Intake whose tasks are locked so, and a client of its Redis, which has so many of them.
@@ -32,7 +33,9 @@ func newLocking(t *testing.T, slots, pending int) (*redis.Client, *intake.Intake
 func (l *lockingTasks) Lock(all []intake.Task, locked func(intake.Task)) []intake.Task {
 	for _, t := range all {
 		l.began <- func(held colocated.Held) {
-			t.Held = held
+			if t.Held = held; l.refuses {
+				t.Refused = &colocated.Refused{}
+			}
 			locked(t)
 		}
 	}
@@ -74,6 +77,58 @@ func TestATaskKeepsItsSlotWhileItsKeysAreLocked(t *testing.T) {
 	redistest.Receive(t, in.Arrived(), patience)
 	if got, ok := in.Take(); !ok || got.Held != nil {
 		t.Errorf("asynq gets %+v, %t; want a task whose run locks its keys", got, ok)
+	}
+}
+
+// parkingTasks parks each task that was refused. The test says when it needs no slot any more, unless that is so at once.
+type parkingTasks struct {
+	*lockingTasks
+
+	atOnce bool
+	parked chan func()
+}
+
+func (p *parkingTasks) Park(_ intake.Task, parked func(), _ func() bool) bool {
+	if p.atOnce {
+		parked()
+	}
+	p.parked <- parked
+	return true
+}
+
+// A task whose key is held is parked in the background, without a run. Another one comes in its place, and no more.
+func TestATaskThatWasParkedLeavesItsSlotOnce(t *testing.T) {
+	t.Parallel()
+	for name, atOnce := range map[string]bool{"at once": true, "later": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := redistest.Start(t).Client(t)
+			enqueue(t, admin, "default", 3)
+			tasks := &parkingTasks{
+				lockingTasks: &lockingTasks{began: make(chan func(colocated.Held), 16)}, atOnce: atOnce, parked: make(chan func(), 1),
+			}
+			tasks.refuses = true
+			in := intake.New(admin, intake.Options{Slots: 1, Tasks: tasks})
+			if _, err := in.Fetch(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			redistest.Receive(t, tasks.began, patience)(nil)
+			parked := redistest.Receive(t, tasks.parked, patience)
+			redistest.Receive(t, in.Arrived(), patience) // asynq asks for another one
+			if got, ok := in.Take(); ok {
+				t.Fatalf("asynq gets %+v, which is parked", got)
+			}
+			if !atOnce {
+				parked()
+			}
+			if _, err := in.Fetch(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			redistest.Receive(t, tasks.began, patience)
+			if n := admin.LLen(t.Context(), "asynq:{default}:active").Val(); n != 2 {
+				t.Errorf("%d tasks were fetched, want the one that is parked and the next", n)
+			}
+		})
 	}
 }
 

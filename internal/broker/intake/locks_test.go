@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,28 @@ func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
 	}
 	if len(locked) != 3 || !locked["default0"] || locked["default1"] || !locked["default2"] {
 		t.Errorf("fetched, and locked, are %v", locked)
+	}
+}
+
+func TestATaskComesWithEachOfItsLocksOnce(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	enqueue(t, client, "default", 1)
+	client.HSet(t.Context(), "asynq:{default}:t:default0", "railtoken:keys", "c a b")
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	in := intake.New(client, intake.Options{Slots: 1, Locks: locks.Colocated(single), Types: &types})
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	task, ok := in.Take()
+	if !ok || task.Taken == nil || !slices.Equal(task.Taken.Keys, []string{"a", "b", "c"}) || len(task.Taken.Tops) != 3 {
+		t.Errorf("it comes with %+v, %t", task.Taken, ok)
 	}
 }
 

@@ -72,9 +72,9 @@ func TestPlacesThatAreUnansweredTogetherRestOnce(t *testing.T) {
 	for i := range 4 {
 		w.hear(i, 1)
 	}
-	for rest := restFirst; rest <= 4*restFirst; rest *= 2 {
+	for n, rest := 0, restFirst; n < 8; n, rest = n+1, min(2*rest, restMost) {
 		picks := w.picks(now, 64)
-		if want := map[bool]int{true: 4, false: 1}[rest == restFirst]; len(picks) != want {
+		if want := map[bool]int{true: 4, false: 1}[n == 0]; len(picks) != want {
 			t.Fatalf("%d places are asked, want %d", len(picks), want)
 		}
 		for _, p := range picks {
@@ -84,7 +84,7 @@ func TestPlacesThatAreUnansweredTogetherRestOnce(t *testing.T) {
 			w.leave(p.place)
 		}
 		if w.any(now.Add(rest-1)) || !w.any(now.Add(rest)) {
-			t.Fatalf("after %d failures they do not rest for %v", rest/restFirst, rest)
+			t.Fatalf("after %d failures they do not rest for %v", n+1, rest)
 		}
 		now = now.Add(rest)
 	}

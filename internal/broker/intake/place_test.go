@@ -120,42 +120,50 @@ func TestAnAcknowledgementLeavesItsSlotToAHigherQueue(t *testing.T) {
 // The turn of a lane is over. Its task ends, and wakes none: its acknowledgement leaves the slot to the lane that waits.
 func TestAnAcknowledgementLeavesItsSlotToTheNextTurn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, admin := redistest.Virtual(t)
-		l, err := lanes.New(16)
-		if err != nil {
+	for _, lane := range []int{0, 3} { // the first one, too
+		t.Run(strconv.Itoa(lane), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { leavesItsSlot(t, lane) })
+		})
+	}
+}
+
+func leavesItsSlot(t *testing.T, lane int) {
+	t.Helper()
+	m, admin := redistest.Virtual(t)
+	l, err := lanes.New(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := intake.New(redistest.VirtualCluster(t, m), intake.Options{Queues: map[string]int{"orders": 1}, Slots: 1, Lanes: l})
+	fetched := func() intake.Task {
+		t.Helper()
+		if _, err := in.Fetch(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		in := intake.New(redistest.VirtualCluster(t, m), intake.Options{Queues: map[string]int{"orders": 1}, Slots: 1, Lanes: l})
-		fetched := func() intake.Task {
-			t.Helper()
-			if _, err := in.Fetch(t.Context(), "orders"); err != nil {
-				t.Fatal(err)
-			}
-			task, ok := in.Take()
-			if !ok {
-				t.Fatal("no task has come")
-			}
-			return task
+		task, ok := in.Take()
+		if !ok {
+			t.Fatal("no task has come")
 		}
-		here, other := l.Queue("orders", 3), l.Queue("orders", 7)
-		enqueue(t, admin, here, 2)
-		in.Hear(here)
-		first := fetched()
-		enqueue(t, admin, other, 1)
-		in.Hear(other)
-		time.Sleep(time.Second)
-		if _, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
-			Queue: first.Queue, ID: first.ID, Text: doneText,
-			Keys: []string{asynqwire.Hash(first.Queue, first.ID), asynqwire.Active(first.Queue)}, Args: []any{first.ID},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if next, ok := in.Take(); ok {
-			t.Fatalf("the acknowledgement has brought %s", next.ID)
-		}
-		if next := fetched(); next.Queue != other {
-			t.Errorf("then comes %s", next.ID)
-		}
-	})
+		return task
+	}
+	here, other := l.Queue("orders", lane), l.Queue("orders", 7)
+	enqueue(t, admin, here, 2)
+	in.Hear(here)
+	first := fetched()
+	enqueue(t, admin, other, 1)
+	in.Hear(other)
+	time.Sleep(time.Second)
+	if _, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
+		Queue: first.Queue, ID: first.ID, Text: doneText,
+		Keys: []string{asynqwire.Hash(first.Queue, first.ID), asynqwire.Active(first.Queue)}, Args: []any{first.ID},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if next, ok := in.Take(); ok {
+		t.Fatalf("the acknowledgement has brought %s", next.ID)
+	}
+	if next := fetched(); next.Queue != other {
+		t.Errorf("then comes %s", next.ID)
+	}
 }

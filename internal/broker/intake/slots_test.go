@@ -159,6 +159,9 @@ func askAhead(t *testing.T) {
 	s.wait(nil, found(1), time.Now())
 	runs(brief)
 	asks("after a long run", 1, 5)
+	s.answered(0, found(1), time.Now())
+	runs(brief - 1)
+	asks("after one that was just brief enough", 0, 6+8)
 	runs(0)
 	s.answered(0, numbered(1), time.Now())
 	asks("after a task that came with its locks", 0, 6)
@@ -286,5 +289,25 @@ func TestOnlyAnAnswerEndsThePauseOfAStarvedFetch(t *testing.T) {
 	case <-s.arrived:
 	default:
 		t.Error("a slot that is free again does not end the pause")
+	}
+}
+
+// asynq has asked in vain while another call had asked for all slots. That one takes fewer, and asynq may ask again.
+func TestWhatACallLeavesEndsThePauseOfAFetch(t *testing.T) {
+	t.Parallel()
+	for name, starved := range map[string]bool{"starved": true, "not starved": false} {
+		s := newSlots(2)
+		if starved {
+			s.ask(nil, 0, 1, -1)
+			s.ask(nil, 0, 0, -1)
+			s.answered(2, nil, time.Time{})
+			<-s.arrived
+		}
+		if _, n := s.ask(nil, 0, 1, 1); n != 1 {
+			t.Fatalf("%s: %d are asked for, want one at most", name, n)
+		}
+		if arrived := len(s.arrived) == 1; arrived != starved {
+			t.Errorf("%s: the pause ends: %t", name, arrived)
+		}
 	}
 }
