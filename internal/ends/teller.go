@@ -194,9 +194,7 @@ func (t *Teller) tell(c *claim) {
 		"try", c.mark.Tries+1, "error", err)
 	again := c.mark
 	again.Tries++
-	if err := keepScript.Run(ctx, t.Client, []string{c.mark.Key()}, c.text, pause(again.Tries).Milliseconds(), again.String()).Err(); err != nil {
-		return // the mark is taken over soon
-	}
+	_ = keepScript.Run(ctx, t.Client, []string{c.mark.Key()}, c.text, pause(again.Tries).Milliseconds(), again.String()).Err() // or it is taken over soon
 }
 
 // pause returns the time before a callback is called again that has failed so often.

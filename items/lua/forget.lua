@@ -22,6 +22,10 @@ if noted then
       redis.call('HDEL', task, 'railtoken:item:' .. ARGV[i])
     end
   end
-  redis.call('HSET', task, 'railtoken:items:noted', noted)
+  if string.find(noted, '[^%z]') then
+    redis.call('HSET', task, 'railtoken:items:noted', noted)
+  else
+    redis.call('HDEL', task, 'railtoken:items:noted')
+  end
 end
 return state

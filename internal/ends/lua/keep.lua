@@ -3,9 +3,9 @@
 --
 -- KEYS  1 marks   ARGV  1 the mark   2 until when (ms from now)   3 the mark in its place, or ''
 --
--- Returns 1, or 0 when the mark is gone.
+-- Does nothing when the mark is gone.
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
-  return 0
+  return
 end
 local time = redis.call('TIME')
 local due = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
@@ -15,4 +15,3 @@ if ARGV[3] ~= '' and ARGV[3] ~= ARGV[1] then
 else
   redis.call('ZADD', KEYS[1], due, ARGV[1])
 end
-return 1

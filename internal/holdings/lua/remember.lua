@@ -17,7 +17,7 @@ for i = 4, #ARGV, 6 do
   if not old and i > 4 then
     keys = keys + 1
   end
-  if old or i == 4 or keys <= most then
+  if old or keys <= most then
     local sum = {string.match(old or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')}
     for n = 1, 5 do
       local before, now = tonumber(sum[n] or 0), tonumber(ARGV[i + n])
