@@ -163,3 +163,54 @@ func TestEverybodyWhoWaitsHearsOfTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A task is followed to the queue in which it waits now, also when Redis does not tell at first which that is.
+func TestATaskThatHasMovedDoesNotCountAsDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, client := redistest.Virtual(t)
+		runs(t, client)
+		own := redistest.VirtualClient(t, m)
+		failures := map[string]int{"smembers": 2, "hmget": 2}
+		own.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if failures[cmd.Name()]--; failures[cmd.Name()] >= 0 {
+				return redistest.Fail(cmd, errors.New("the connection broke"))
+			}
+			return next(ctx, cmd)
+		}))
+		hints := subscription.New(own)
+		w := ends.NewWaiters(own, hints)
+		t.Cleanup(func() {
+			w.Close()
+			if err := hints.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		ended := make(chan error, 1)
+		go func() {
+			got, err := w.Wait(t.Context(), "default", "task", func(string) error { return nil })
+			if err == nil && got.State != ends.Completed {
+				err = fmt.Errorf("it is %v", got.State)
+			}
+			ended <- err
+		}()
+		time.Sleep(1500 * time.Millisecond)
+		const moved = "asynq:{slow}:t:task"
+		_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.SAdd(t.Context(), "asynq:queues", "default", "slow")
+			p.Rename(t.Context(), hash, moved)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		client.HSet(t.Context(), moved, "state", "completed")
+		if err := redistest.Receive(t, ended, time.Minute); err != nil {
+			t.Error(err)
+		}
+		if failures["smembers"] >= 0 || failures["hmget"] >= 0 {
+			t.Errorf("of the failures %v are left", failures)
+		}
+	})
+}

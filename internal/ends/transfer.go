@@ -8,13 +8,13 @@ import (
 )
 
 // moved returns the queue to which a task has moved, where a strategy lets it wait; "" if it has not.
-func (w *Waiters) moved(ctx context.Context, from, id string) string {
+func (w *Waiters) moved(ctx context.Context, from, id string) (string, error) {
 	if !w.oneNode {
-		return "" // tasks never move there
+		return "", nil // tasks never move there
 	}
 	queues, err := w.client.SMembers(ctx, asynqwire.Queues).Result()
 	if err != nil {
-		return ""
+		return "", err
 	}
 	for _, queue := range queues {
 		if queue == from {
@@ -22,15 +22,15 @@ func (w *Waiters) moved(ctx context.Context, from, id string) string {
 		}
 		found, err := w.client.HMGet(ctx, asynqwire.Hash(queue, id), awaitedField, asynqwire.MessageField).Result()
 		if err != nil {
-			continue
+			return "", err
 		}
 		channels, _ := found[0].(string)
 		message, _ := found[1].(string)
 		if strings.Contains(channels, w.channel) || asynqwire.TransferredFrom(message, from) {
-			return queue
+			return queue, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // move notes that a task is in another queue. Only the goroutine that looks at it may call this.

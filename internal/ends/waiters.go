@@ -114,7 +114,8 @@ func (w *Waiters) Wait(ctx context.Context, queue, id string, accept func(messag
 	reply, err := awaitScript.Run(ctx, w.client, keysOf(queue, id), w.args(id)...).Slice()
 	state, message := stateOf(reply)
 	if err == nil && state == "gone" {
-		if moved := w.moved(ctx, queue, id); moved != "" {
+		var moved string
+		if moved, err = w.moved(ctx, queue, id); moved != "" {
 			w.move(c, moved)
 			reply, err = awaitScript.Run(ctx, w.client, keysOf(moved, id), w.args(id)...).Slice()
 			state, message = stateOf(reply)
@@ -343,7 +344,8 @@ func (w *Waiters) lookAt(some []*waiter) {
 		state, _ := stateOf(reply)
 		gone := err == nil && state == "gone"
 		if gone {
-			if moved := w.moved(ctx, c.queue, c.id); moved != "" {
+			var moved string
+			if moved, err = w.moved(ctx, c.queue, c.id); moved != "" {
 				w.move(c, moved)
 				w.notice(moved, c.id)
 				continue

@@ -51,6 +51,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	if opts.Queue == "" || opts.Queue == t.Queue {
 		args = append(args, "", "", opts.Ahead)
 	} else {
+		e.list(ctx, there.Queue) // before the task is there, so that whoever follows it finds it
 		names = append(names, there.Hash(), asynqwire.Retry(there.Queue))
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
@@ -68,7 +69,6 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	place.Task = t
 	if moved {
 		place.Task = there
-		e.list(ctx, there.Queue)
 	}
 	if place.Free && e.woken != nil {
 		e.woken(t)

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/line"
 	"github.com/railtoken/railtoken/internal/testing/linetest"
+	"github.com/railtoken/railtoken/internal/testing/redistest"
 )
 
 // transfer parks a task in another queue.
@@ -157,5 +160,22 @@ func TestATaskThatMayRunIsNotTransferred(t *testing.T) {
 	}
 	if got := r.everywhere("a"); !slices.Equal(got, []string{"default pending"}) {
 		t.Errorf("it is in %v", got)
+	}
+}
+
+// Whoever follows a task to the queue where it waits looks in the queues that asynq lists.
+func TestAQueueIsListedBeforeATaskMovesThere(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	task := r.Delayed("a")
+	listed := false
+	r.Client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && slices.Contains(cmd.Args(), any("asynq:{low}:retry")) {
+			listed = r.Client.SIsMember(ctx, "asynq:queues", "low").Val()
+		}
+		return next(ctx, cmd)
+	}))
+	if place := r.transfer(task, line.ParkOptions{}); place.Task.Queue != "low" || !listed {
+		t.Errorf("it is in %s, which was listed before: %t", place.Task.Queue, listed)
 	}
 }
