@@ -55,7 +55,7 @@ func (p *Producer) EnqueueContext(
 			return info, err
 		}
 	}
-	held, err := p.ask(ctx, keys, 0)
+	held, err := p.ask(ctx, keys, 0, line.Task{})
 	if err != nil {
 		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", logsafe.Error(err))
 	}
@@ -138,8 +138,8 @@ const releaseTimeout = 5 * time.Second
 const askTTL = 5 * time.Second
 
 // ask returns the holder of one of the keys, or nil if all are free. If notify is not zero, a release within that time
-// wakes waiters.
-func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration) (*locking.HeldError, error) {
+// wakes waiters, and t is parked on the keys and comes back if they are free.
+func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration, t line.Task) (*locking.HeldError, error) {
 	ctx = locking.NewContext(ctx, nil) // a handler may enqueue tasks for its own keys
 	lease, err := p.opts.Locker.Acquire(ctx, keys, locking.Options{TTL: askTTL, Notify: notify})
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
@@ -156,13 +156,23 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	}
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
-			if _, err := p.engine().Wake(ctx, key, line.WakeOptions{}); err != nil {
+			if err := p.wake(ctx, key, t); err != nil {
 				p.opts.Logger.WarnContext(ctx, "the next task was not woken; the wake is made again once Redis answers", "error",
 					err)
 			}
 		}
 	}
 	return nil, nil //nolint:nilnil // no key is held, and nothing is wrong
+}
+
+// wake wakes the next waiter of a key that was free, or the parked task t unless it is woken already.
+func (p *Producer) wake(ctx context.Context, key string, t line.Task) (err error) {
+	if t == (line.Task{}) {
+		_, err = p.engine().Wake(ctx, key, line.WakeOptions{})
+	} else {
+		_, err = p.engine().ComeBack(ctx, key, t)
+	}
+	return err
 }
 
 // decide does what the strategy decides about a task. held is the refusal of one of its keys; nil if all are free.
@@ -209,7 +219,7 @@ func (p *Producer) decide(
 				p.supersede(ctx, supersession(task, add.Keys, t, d.Supersede), held.Key)
 			}
 			// The key may have been released before the task was among its waiters.
-			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, taskrun.NotifyFor+d.Delay)
+			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, taskrun.NotifyFor+d.Delay, line.Task(t))
 			if asked != nil {
 				p.opts.Logger.WarnContext(ctx, "cannot tell whether a key is still held; the task's timer will bring it back",
 					"error", logsafe.Error(asked))

@@ -109,10 +109,15 @@ func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 		}
 		return
 	}
-	r.giveUp(ctx, lease)
-	if r.seq == nil && (lease.HandedOff() || !lease.ShouldNotify()) { // giveUp has woken none
-		r.wakeAll(ctx, []line.KeyWake{{Key: key}})
+	if r.seq != nil {
+		r.giveUp(ctx, lease)
+		return
 	}
+	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
+		r.warnOfKept(ctx, lease, err)
+	}
+	woken, _ := retry(ctx, r, notWoken, func(ctx context.Context) (line.Woken, error) { return r.engine().ComeBack(ctx, key, p.Task) })
+	r.observeWoken(ctx, key, woken.Tasks)
 }
 
 // wakeUnseen wakes the next task of a key that may be free. If it is held, that task is refused, and waits again.

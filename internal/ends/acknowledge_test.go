@@ -173,7 +173,8 @@ func TestATaskThatHasMovedDoesNotCountAsDeleted(t *testing.T) {
 		own := redistest.VirtualClient(t, m)
 		failures := map[string]int{"smembers": 2, "hmget": 2}
 		own.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if failures[cmd.Name()]--; failures[cmd.Name()] >= 0 {
+			failures[cmd.Name()]--
+			if failures[cmd.Name()] >= 0 {
 				return redistest.Fail(cmd, errors.New("the connection broke"))
 			}
 			return next(ctx, cmd)

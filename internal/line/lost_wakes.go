@@ -230,12 +230,14 @@ func (e *Engine) areStuck(ctx context.Context, late []Task) (bool, error) {
 func (e *Engine) wakeAnother(ctx context.Context, was lastWake, late []Task) error {
 	if was.target.task != (Task{}) {
 		left, err := e.front(ctx, was.target.key, "")
-		if err != nil || len(left.Next) == 0 || left.Next[0] == was.tasks[0] {
+		if err != nil || len(left.Next) > 0 && left.Next[0] == was.tasks[0] {
 			return err // the first task of the sequence holds it up
 		}
-		w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key, task: left.Next[0]}, WakeOptions{}, nil)
-		e.repaired(was.target.key, w, len(late) == 0)
-		return err
+		if len(left.Next) > 0 {
+			w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key, task: left.Next[0]}, WakeOptions{}, nil)
+			e.repaired(was.target.key, w, len(late) == 0)
+			return err
+		}
 	}
 	if len(late) > 0 {
 		e.lookForUnserved(ctx) // for the next wake
@@ -244,7 +246,7 @@ func (e *Engine) wakeAnother(ctx context.Context, was lastWake, late []Task) err
 	if err != nil {
 		return err
 	}
-	w, err := e.wakeNow(ctx, was.target, WakeOptions{}, late)
+	w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key}, WakeOptions{}, late)
 	e.repaired(was.target.key, w, lost)
 	return err
 }

@@ -1,6 +1,13 @@
 package line
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqwire"
+)
 
 // Wake moves the next waiter of key that can run to the head of its queue. Call it when the key is released.
 //
@@ -28,6 +35,25 @@ func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken,
 // When it fails, t keeps waiting: see [Engine.Wake].
 func (e *Engine) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
 	return e.wakeNow(ctx, wakeTarget{key: key, task: t}, WakeOptions{}, nil)
+}
+
+// ComeBack wakes the first waiter of a key that was free when t was parked on it and looked again. It wakes nobody if t is on
+// its way: whoever has released the key has woken it, and a second task, woken for the same release, might come first.
+func (e *Engine) ComeBack(ctx context.Context, key string, t Task) (Woken, error) {
+	rank, err := e.client.ZRank(ctx, e.names.Waiters(key), t.Entry()).Result()
+	first := err == nil && rank == 0
+	if first {
+		if w, err := e.WakeTask(ctx, key, t); err != nil || len(w.Tasks) > 0 {
+			return w, err
+		}
+	}
+	if first || errors.Is(err, redis.Nil) {
+		state, err := e.client.HGet(ctx, t.Hash(), asynqwire.StateField).Result()
+		if err == nil && (state == "pending" || state == "active") {
+			return Woken{}, nil
+		}
+	}
+	return e.Wake(ctx, key, WakeOptions{})
 }
 
 // WakeAll does for each of several keys what [Engine.Wake] does, and returns the results in their order. Together they
