@@ -90,7 +90,7 @@ func (r *run) noteParked(ctx context.Context, held *locking.HeldError, p line.Pa
 }
 
 // lookAgain checks whether a key was released before the task was among its waiters. If it was, lookAgain releases it
-// again at once, and wakes the next task, whoever has subscribed to the release: this task has not, if its Gate had refused it.
+// again at once, and has the task come back, whoever has subscribed to the release: this task has not, if its Gate had refused it.
 func (r *run) lookAgain(ctx context.Context, key string, p line.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()

@@ -102,8 +102,8 @@ func TestAnEndIsNotedWithTheRunThatEnds(t *testing.T) {
 	}
 }
 
-// wait has somebody wait for the task who has a client of their own.
-func wait(t *testing.T, client redis.UniversalClient) <-chan error {
+// waiters returns Waiters until the end of the test.
+func waiters(t *testing.T, client redis.UniversalClient) *ends.Waiters {
 	t.Helper()
 	hints := subscription.New(client)
 	w := ends.NewWaiters(client, hints)
@@ -113,6 +113,13 @@ func wait(t *testing.T, client redis.UniversalClient) <-chan error {
 			t.Error(err)
 		}
 	})
+	return w
+}
+
+// wait has somebody wait for the task who has a client of their own.
+func wait(t *testing.T, client redis.UniversalClient) <-chan error {
+	t.Helper()
+	w := waiters(t, client)
 	ended := make(chan error, 1)
 	go func() {
 		got, err := w.Wait(t.Context(), "default", "task", func(message string) error {
@@ -179,14 +186,7 @@ func TestATaskThatHasMovedDoesNotCountAsDeleted(t *testing.T) {
 			}
 			return next(ctx, cmd)
 		}))
-		hints := subscription.New(own)
-		w := ends.NewWaiters(own, hints)
-		t.Cleanup(func() {
-			w.Close()
-			if err := hints.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		w := waiters(t, own)
 		ended := make(chan error, 1)
 		go func() {
 			got, err := w.Wait(t.Context(), "default", "task", func(string) error { return nil })

@@ -114,6 +114,35 @@ func TestAWakeThatItsCallerRepeatsWakesOneTask(t *testing.T) {
 	}
 }
 
+// The second try of a caller takes longer than the Engine waits before its own. It is answered in the end, and one task comes.
+func TestAWakeIsNotMadeAgainWhileItsCallerRepeatsIt(t *testing.T) {
+	t.Parallel()
+	onFaulty(t, "slow", func(t *testing.T, r *rig, _ *miniredis.Miniredis) {
+		r.Park(r.Delayed("a"), "k")
+		r.Park(r.Delayed("b"), "k")
+		began := time.Now()
+		r.Client.AddHook(lossy(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+			if time.Now().Equal(began) {
+				for _, cmd := range cmds {
+					cmd.SetErr(errBroken)
+				}
+				return errBroken
+			}
+			time.Sleep(time.Until(began.Add(2500 * time.Millisecond)))
+			return next()
+		}))
+		wake := func(ctx context.Context) (none struct{}, _ error) {
+			return none, r.Engine.WakeAll(ctx, []line.KeyWake{{Key: r.key("k")}})[0].Err
+		}
+		_, err := line.Retry(t.Context(), nil, wake)
+		r.must(err)
+		time.Sleep(400 * time.Millisecond) // the woken task is not looked for yet
+		if left := r.Waiting("k"); len(left) != 1 || left[0] != "b" {
+			t.Errorf("in line are %v", left)
+		}
+	})
+}
+
 // A task that is to be woken is gone, and Redis does not tell which one is first by then.
 func TestAWakeInPlaceOfATaskThatIsGoneIsMadeAgain(t *testing.T) {
 	t.Parallel()

@@ -19,10 +19,11 @@ import (
 // the wake goes to the next.
 //
 // Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six, and two
-// in the background. When Redis does not answer, the Engine makes the wake again until it does. When Redis refuses it, the
-// waiters' own timers bring them back, as they do when the worker of a woken task crashes. If others wait and the Engine is open, it checks half a second later whether a woken task has come. A task
-// that was deleted or archived, or that no server has fetched, is replaced by the next waiter that can run; in the
-// latter case by one of another queue.
+// in the background. When Redis does not answer, the Engine makes the wake again until it does or the Engine is closed. When
+// Redis refuses it, the waiters' own timers bring them back, as they do when the worker of a woken task crashes. If others
+// wait and the Engine is open, it checks half a second later whether a woken task has come. A task that was deleted or
+// archived, or that no server has fetched, is replaced by the next waiter that can run; in the latter case by one of another
+// queue.
 func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
 	return e.wakeNow(ctx, wakeTarget{key: key}, opts, nil)
 }
@@ -30,7 +31,7 @@ func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken,
 // WakeTask moves this waiter of key to the head of its queue, even if others stand before it: Tasks of the result then
 // has it. It does nothing when t does not wait for key. When t is gone, or its deadline has passed, it is removed, and
 // the task that is first by [Engine.Join] is woken in its place. The Engine does the same if t was woken, others wait,
-// and t is gone after half a second.
+// and t is gone after half a second; without a sequence it then wakes the next waiter.
 //
 // When it fails, t keeps waiting: see [Engine.Wake].
 func (e *Engine) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/internal/broker/intake"
 	"github.com/railtoken/railtoken/internal/colocated"
 	"github.com/railtoken/railtoken/internal/lockaccess"
@@ -15,26 +17,33 @@ import (
 // locks does what package locking does not export.
 var locks = lockaccess.Of[locking.Locker, locking.Options, *locking.Lease]()
 
-// The key of the lock of one task has a value of another kind. The tasks behind it come all the same.
-func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client(t)
+// fetchesWithLocks returns an Intake that has fetched as many tasks with their locks.
+func fetchesWithLocks(t *testing.T, client *redis.Client, slots int) *intake.Intake {
+	t.Helper()
 	single, err := locking.NewSingle(client, locking.SingleOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = single.Close() })
+	var types colocated.Types
+	types.Learn("test", time.Minute, colocated.Wait{})
+	in := intake.New(client, intake.Options{Slots: slots, Locks: locks.Colocated(single), Types: &types})
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// The key of the lock of one task has a value of another kind. The tasks behind it come all the same.
+func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
 	enqueue(t, client, "default", 3)
 	for _, id := range []string{"default0", "default1", "default2"} {
 		client.HSet(t.Context(), "asynq:{default}:t:"+id, "railtoken:keys", id)
 	}
 	client.LPush(t.Context(), "railtoken:lock:{default1}", "of another program")
-	var types colocated.Types
-	types.Learn("test", time.Minute, colocated.Wait{})
-	in := intake.New(client, intake.Options{Slots: 3, Locks: locks.Colocated(single), Types: &types})
-	if _, err := in.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
+	in := fetchesWithLocks(t, client, 3)
 	locked := map[string]bool{}
 	for task, ok := in.Take(); ok; task, ok = in.Take() {
 		locked[task.ID] = task.Taken != nil
@@ -47,19 +56,9 @@ func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
 func TestATaskComesWithEachOfItsLocksOnce(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = single.Close() })
 	enqueue(t, client, "default", 1)
 	client.HSet(t.Context(), "asynq:{default}:t:default0", "railtoken:keys", "c a b")
-	var types colocated.Types
-	types.Learn("test", time.Minute, colocated.Wait{})
-	in := intake.New(client, intake.Options{Slots: 1, Locks: locks.Colocated(single), Types: &types})
-	if _, err := in.Fetch(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
+	in := fetchesWithLocks(t, client, 1)
 	task, ok := in.Take()
 	if !ok || task.Taken == nil || !slices.Equal(task.Taken.Keys, []string{"a", "b", "c"}) || len(task.Taken.Tops) != 3 {
 		t.Errorf("it comes with %+v, %t", task.Taken, ok)

@@ -115,6 +115,16 @@ func newOutage() *outage {
 }
 
 func (o *outage) loseAReply() { o.state.Store(losesOne) }
+
+// loseAFetch has the Intake fetch, and loses the reply.
+func (o *outage) loseAFetch(t *testing.T, in *intake.Intake) {
+	t.Helper()
+	o.loseAReply()
+	if _, err := in.Fetch(t.Context(), "default"); err == nil {
+		t.Fatal("the reply was not lost")
+	}
+	o.mend()
+}
 func (o *outage) cut()        { o.state.Store(isCut) }
 func (o *outage) mend()       { o.state.Store(mended) }
 

@@ -32,11 +32,7 @@ func TestARecalledTaskIsStillWoken(t *testing.T) {
 			network := newOutage()
 			client.AddHook(redistest.Hook(network.call))
 			in := intake.New(client, intake.Options{Slots: 1})
-			network.loseAReply()
-			if _, err := in.Fetch(t.Context(), "default"); err == nil {
-				t.Fatal("the reply was not lost")
-			}
-			network.mend()
+			network.loseAFetch(t, in)
 			redistest.Receive(t, in.Arrived(), patience)
 			task, ok := in.Take()
 			if !ok || task.Woken != woken || task.Wait != "a record" {
@@ -54,11 +50,7 @@ func TestTheMarkOfARecallStaysForAMinute(t *testing.T) {
 	network := newOutage()
 	client.AddHook(redistest.Hook(network.call))
 	in := intake.New(client, intake.Options{Slots: 1})
-	network.loseAReply()
-	if _, err := in.Fetch(t.Context(), "default"); err == nil {
-		t.Fatal("the reply was not lost")
-	}
-	network.mend()
+	network.loseAFetch(t, in)
 	redistest.Receive(t, network.answered, patience)
 	marks := admin.Keys(t.Context(), "asynq:{default}:recalled:*").Val()
 	if len(marks) != 1 {
