@@ -125,8 +125,8 @@ func (o *outage) loseAFetch(t *testing.T, in *intake.Intake) {
 	}
 	o.mend()
 }
-func (o *outage) cut()        { o.state.Store(isCut) }
-func (o *outage) mend()       { o.state.Store(mended) }
+func (o *outage) cut()  { o.state.Store(isCut) }
+func (o *outage) mend() { o.state.Store(mended) }
 
 // call makes a call of a script over the network.
 func (o *outage) call(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
