@@ -42,8 +42,7 @@ func VirtualClient(tb testing.TB, m *miniredis.Miniredis, mod ...func(*redis.Opt
 	tb.Helper()
 	opt := &redis.Options{
 		Addr: virtualAddr, Dialer: dialer(m), Protocol: 2, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
-		MinRetryBackoff: noBackoff, MaxRetryBackoff: noBackoff,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns, MaxRetries: noRetries,
 	}
 	for _, f := range mod {
 		f(opt)
@@ -56,8 +55,7 @@ func VirtualCluster(tb testing.TB, m *miniredis.Miniredis) *redis.ClusterClient 
 	tb.Helper()
 	return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{virtualAddr}, Dialer: dialer(m), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
-		MinRetryBackoff: noBackoff, MaxRetryBackoff: noBackoff,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns, MaxRedirects: noRetries,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{End: clusterSlots - 1, Nodes: []redis.ClusterNode{{Addr: virtualAddr}}}}, nil
 		},
@@ -68,9 +66,10 @@ func VirtualCluster(tb testing.TB, m *miniredis.Miniredis) *redis.ClusterClient 
 // process, and a timer must not go from one bubble to another.
 const manyConns = 4096
 
-// noBackoff has go-redis repeat a command at once. Its PubSub would sleep between two attempts with a mutex that another goroutine waits for,
-// and such a goroutine stops the virtual time.
-const noBackoff = -1
+// noRetries has go-redis try a command once. Its PubSub would sleep between two attempts with a mutex that another goroutine waits for, which
+// stops the virtual time; and attempts without a pause crash the race detector, whose runtime lets two goroutines of a bubble run timers
+// that have expired already with one state.
+const noRetries = -1
 
 // dialer returns what connects to a fake Redis.
 func dialer(m *miniredis.Miniredis) func(context.Context, string, string) (net.Conn, error) {
