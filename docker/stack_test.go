@@ -154,9 +154,17 @@ func newStack(t testing.TB, p profile, project, name string) *stack {
 			log, _ := dockerWithin(ctx, s.compose("logs", "--no-color", "--tail", "12")...)
 			t.Log(log)
 		}
-		if out, err := dockerWithin(ctx, s.compose("down", "-v", "--timeout", "1")...); err != nil {
-			t.Errorf("%v\n%s", err, out)
+		// A busy engine may take a network for in use a while after its last container has gone.
+		var err error
+		for range 30 {
+			if _, err = dockerWithin(ctx, s.compose("down", "-v", "--timeout", "1")...); err == nil {
+				return
+			}
+			t.Log(err)
+			again := time.NewTimer(time.Second)
+			<-again.C
 		}
+		t.Error(err)
 	})
 	return s
 }
