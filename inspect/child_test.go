@@ -81,7 +81,7 @@ func childMain() error {
 }
 
 func redlockOf(addrs []string) (*locking.Redlock, error) {
-	return locking.NewRedlock(optionsOf(addrs), locking.RedlockOptions{Guard: locking.GuardOff})
+	return locking.NewRedlock(optionsOf(addrs), unguarded)
 }
 
 func optionsOf(addrs []string) (nodes []*redis.Options) {

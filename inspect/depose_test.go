@@ -270,7 +270,7 @@ func TestSuccessAfterADepositionDoesNotCount(t *testing.T) {
 func TestDeposeOnAMinorityNamesTheServers(t *testing.T) {
 	t.Parallel()
 	nodes, servers := redlockNodes(t, 3)
-	opts := locking.RedlockOptions{Guard: locking.GuardOff}
+	opts := unguarded
 	i := newInspector(t, inspect.Options{Tasks: redistest.Start(t).Client(t), Nodes: nodes, Redlock: opts})
 	r := &rig{TB: t, inspect: i}
 	l, err := locking.NewRedlock(nodes, opts)
