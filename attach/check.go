@@ -13,7 +13,7 @@ import (
 // Check returns an error if the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, is a
 // replica, may evict keys, or has a user that lacks ACL rules. The error says how to fix this; for missing rules, it
 // contains the command that adds all of them. Check returns a [SeparateLocksError] if another worker of one of the queues
-// has its locks elsewhere. Check takes at most 8 s, and once it has succeeded, it returns nil without another check.
+// has its locks elsewhere. Check takes at most 10 s, and once it has succeeded, it returns nil without another check.
 //
 // A server calls Check before its first fetch, and compares once more where the locks are. Until both succeed, the server
 // fetches no task, and asynq logs the error. Call Check yourself to fail at startup instead. A Locker of your own on another Redis is not checked.

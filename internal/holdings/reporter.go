@@ -23,7 +23,8 @@ const (
 	recent    = 3 * time.Minute
 	// MostWorkers is how many workers look at one another: each of them reads the signs of all.
 	MostWorkers = 1000
-	// timeout bounds one report, storeTimeout the question before it where the locks are, and goodbye its removal.
+	// timeout bounds one report, and the question before the first one where the locks are, storeTimeout that before each other one, and
+	// goodbye the removal.
 	timeout      = 2 * time.Second
 	storeTimeout = time.Second / 2
 	goodbye      = time.Second
@@ -95,7 +96,7 @@ func (r *Reporter) Life() *Life { return &r.life }
 // Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
 // are. It reports nothing. Call it before Start.
 func (r *Reporter) Rival(ctx context.Context) (rival *Rival, store string, err error) {
-	r.locate(ctx)
+	r.locate(ctx, timeout) // who has begun is only warned of a rival
 	rival, err = r.rival(ctx)
 	return rival, r.worker.Store, err
 }
@@ -150,7 +151,7 @@ func (r *Reporter) run(ctx context.Context) {
 		}
 		tick.Reset(Interval)
 		before := r.worker.Store
-		if now := r.locate(ctx); before != now {
+		if now := r.locate(ctx, storeTimeout); before != now {
 			r.compare = settled // until then, the others may report what was before
 			if before != "" {
 				r.opts.Moved(before, now)
@@ -187,9 +188,9 @@ func (r *Reporter) settle(ctx context.Context) {
 	}
 }
 
-// locate notes and returns where the locks are. If they cannot be asked, they are where they were.
-func (r *Reporter) locate(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+// locate notes and returns where the locks are. If they do not answer within limit, they are where they were.
+func (r *Reporter) locate(ctx context.Context, limit time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if store, ok := r.opts.Store(ctx); ok {
 		r.worker.Store = store
