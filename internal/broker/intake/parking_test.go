@@ -3,6 +3,7 @@ package intake_test
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,5 +142,37 @@ func TestAParkedTaskOfUnreadableKeysLosesNoOther(t *testing.T) {
 		}
 	default:
 		t.Error("it tells of no task")
+	}
+}
+
+// A task whose keys are found in it is parked by the call that would have taken its locks, as one that has waited: its keys are recorded for
+// the wake, and it is in no run.
+func TestATaskWhoseKeysAreFoundIsParkedLikeOthers(t *testing.T) {
+	t.Parallel()
+	admin, opts, told := crowd(t, redistest.Start(t), 2)
+	for _, id := range []string{"default0", "default1"} {
+		admin.HDel(t.Context(), "asynq:{default}:t:"+id, "railtoken:keys")
+	}
+	opts.KeysIn = func(string) string { return "hot" }
+	began := time.Now()
+	in := intake.New(admin, opts)
+	eventually(t, "both are parked", func() bool {
+		if _, err := in.Fetch(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		return admin.LLen(t.Context(), "parked").Val() == 2
+	})
+	if groups := <-told; len(groups) != 1 || len(groups[0].IDs) != 2 || groups[0].Keys[0] != "hot" {
+		t.Errorf("it tells of %+v", groups)
+	}
+	for _, id := range []string{"default0", "default1"} {
+		task := admin.HGetAll(t.Context(), "asynq:{default}:t:"+id).Val()
+		since, err := strconv.ParseInt(task["pending_since"], 10, 64)
+		if err != nil || time.Unix(0, since).Before(began) || task["railtoken:keys"] != "hot" {
+			t.Errorf("%s has %v", id, task)
+		}
+	}
+	if n := admin.ZCard(t.Context(), "asynq:{default}:lease").Val(); n != 0 {
+		t.Errorf("%d leases are left", n)
 	}
 }
