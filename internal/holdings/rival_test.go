@@ -19,6 +19,8 @@ type place struct {
 	mu   sync.Mutex
 	name string // empty while it is not known
 	told []string
+
+	takes time.Duration // until the lock servers answer
 }
 
 func (p *place) is(name string) {
@@ -44,7 +46,12 @@ func (p *place) tell(text string) {
 // worker returns a worker of a queue that reports nothing yet.
 func (p *place) worker(client redis.UniversalClient, queue string) *holdings.Reporter {
 	return holdings.New(client, &holdings.Set{}, holdings.Worker{Queues: map[string]int{queue: 1}}, holdings.Options{
-		Store: func(context.Context) (string, bool) {
+		Store: func(ctx context.Context) (string, bool) {
+			select {
+			case <-time.After(p.takes):
+			case <-ctx.Done():
+				return "", false
+			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.name, p.name != ""
@@ -88,6 +95,27 @@ func TestAKilledRivalIsForgottenAfterFifteenSeconds(t *testing.T) {
 }
 
 // Nobody sees the report of a worker that is refused, or two of them could refuse each other for good.
+// A worker waits for slow lock servers before it starts: once it runs, it is only warned.
+func TestARivalIsRefusedWhoseLockServersAreSlow(t *testing.T) {
+	t.Parallel()
+	for takes, refused := range map[time.Duration]bool{1900 * time.Millisecond: true, 2100 * time.Millisecond: false} {
+		t.Run(takes.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, client := redistest.Virtual(t)
+				first := (&place{name: "x"}).worker(client, "a")
+				starts(t, first, false)
+				defer first.Close()
+				second := (&place{name: "y", takes: takes}).worker(client, "a")
+				defer second.Close()
+				if rival := starts(t, second, false); (rival != nil) != refused {
+					t.Errorf("its rival is %+v, want it refused: %t", rival, refused)
+				}
+			})
+		})
+	}
+}
+
 func TestARefusedWorkerIsNobodysRival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

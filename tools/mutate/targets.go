@@ -42,7 +42,7 @@ var targets = []target{
 	},
 	{
 		name: "lua-broker", lua: true, folders: []string{"internal/broker/lua", "internal/broker/intake/lua"},
-		tests: []string{"internal/broker/intake", "internal/broker", "middleware", "attach"},
+		tests: []string{"internal/broker/intake", "internal/line", "internal/broker", "middleware", "attach"},
 	},
 	{
 		name: "lua-line", lua: true, folders: []string{"internal/line/lua"},

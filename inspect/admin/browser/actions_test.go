@@ -3,7 +3,6 @@ package browser_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -103,52 +102,35 @@ func TestAPageStaysAsItIsUnderTheMouse(t *testing.T) {
 	r.shows("default/late")
 }
 
-// A page of many waiting keys is as large as one of a hundred: BenchmarkWaitingKeys has how long it takes.
+// A page of many waiting keys is as large as one of a hundred, and comes within 19 times its time: a second on an idle machine, where the
+// small one takes 53 ms.
 func TestTenThousandWaitingKeysAreAPageLikeAnyOther(t *testing.T) {
 	r := newRig(t)
-	r.park(waitingKeys(0, 101)...)
-	few, fewRead := r.keys("101")
-	r.park(waitingKeys(101, 10_000)...)
-	many, manyRead := r.keys("10\u202f000")
-	t.Logf("101 waiting keys: %.0f bytes, %d commands; 10 000: %.0f bytes, %d commands", few, fewRead, many, manyRead)
-	if many > 1.1*few {
-		t.Errorf("the page of 10 000 keys has %.0f bytes, that of 101 has %.0f", many, few)
-	}
-}
-
-// BenchmarkWaitingKeys measures how long it takes to show the page of 101 and of 10 000 waiting keys.
-func BenchmarkWaitingKeys(b *testing.B) {
-	r := newRig(b)
 	parked := 0
-	for _, n := range []int{101, 10_000} {
-		r.park(waitingKeys(parked, n)...)
-		parked = n
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			for b.Loop() {
-				r.keys(strings.Replace(fmt.Sprint(n), "10000", "10\u202f000", 1))
-			}
-			b.ReportMetric(value(r, chromedp.Evaluate[float64](
-				`performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`)), "ms/page")
-		})
+	var size, took [2]float64
+	for i, n := range []int{101, 10_000} {
+		var tasks []waiting
+		for ; parked < n; parked++ {
+			tasks = append(tasks, waiting{fmt.Sprint("order:", parked), fmt.Sprint("task-", parked)})
+		}
+		r.park(tasks...)
+		var all []float64
+		for range 5 {
+			r.open("/assets/icon.svg")                                    // no page that reads
+			redistest.Receive(t, time.After(400*time.Millisecond), limit) // what was read is no longer fresh
+			r.open("/keys")
+			r.shows([]string{"101", "10\u202f000"}[i])
+			page := value(r, chromedp.Evaluate[map[string]float64](`(({decodedBodySize, domContentLoadedEventEnd}) =>
+				({decodedBodySize, domContentLoadedEventEnd}))(performance.getEntriesByType("navigation")[0])`))
+			size[i], all = page["decodedBodySize"], append(all, page["domContentLoadedEventEnd"])
+		}
+		took[i] = slices.Min(all)
+		t.Logf("%d waiting keys: %.0f bytes, in %.0f ms", n, size[i], all)
 	}
-}
-
-// waitingKeys returns a task for each of the keys from one number to another.
-func waitingKeys(from, to int) (tasks []waiting) {
-	for i := from; i < to; i++ {
-		tasks = append(tasks, waiting{fmt.Sprint("order:", i), fmt.Sprint("task-", i)})
+	if size[1] > 1.1*size[0] {
+		t.Errorf("the page of 10 000 keys has %.0f bytes, that of 101 has %.0f", size[1], size[0])
 	}
-	return tasks
-}
-
-// keys opens the page of the keys, on which a number is, and returns its size and how many commands have read it.
-func (r *rig) keys(shown string) (size float64, commands int) {
-	r.Helper()
-	r.open("/assets/icon.svg")                                    // no page that reads
-	redistest.Receive(r, time.After(400*time.Millisecond), limit) // what was read is no longer fresh
-	before := redistest.Commands(r, r.client)
-	r.open("/keys")
-	r.shows(shown)
-	commands = redistest.Commands(r, r.client) - before
-	return value(r, chromedp.Evaluate[float64](`performance.getEntriesByType("navigation")[0].decodedBodySize`)), commands
+	if took[1] > 19*took[0] {
+		t.Errorf("the page of 10 000 keys takes %.0f ms at best, that of 101 %.0f ms", took[1], took[0])
+	}
 }

@@ -45,7 +45,7 @@ type job struct{ Key string }
 
 // rig is an admin page that allows actions, a browser, and a worker unless none is wanted.
 type rig struct {
-	testing.TB
+	*testing.T
 	server  *redistest.Server
 	client  *redis.Client
 	url     string
@@ -53,10 +53,10 @@ type rig struct {
 	events  chan middleware.Event
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	path := chromium(t)
-	r := &rig{TB: t, server: redistest.Start(t), events: make(chan middleware.Event, 10_000)}
+	r := &rig{T: t, server: redistest.Start(t), events: make(chan middleware.Event, 10_000)}
 	r.client = r.server.Client(t)
 	inspector, err := inspect.New(inspect.Options{Tasks: r.client})
 	if err != nil {

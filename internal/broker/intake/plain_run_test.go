@@ -115,6 +115,8 @@ func newOutage() *outage {
 }
 
 func (o *outage) loseAReply() { o.state.Store(losesOne) }
+func (o *outage) cut()        { o.state.Store(isCut) }
+func (o *outage) mend()       { o.state.Store(mended) }
 
 // loseAFetch has the Intake fetch, and loses the reply.
 func (o *outage) loseAFetch(t *testing.T, in *intake.Intake) {
@@ -125,8 +127,6 @@ func (o *outage) loseAFetch(t *testing.T, in *intake.Intake) {
 	}
 	o.mend()
 }
-func (o *outage) cut()  { o.state.Store(isCut) }
-func (o *outage) mend() { o.state.Store(mended) }
 
 // call makes a call of a script over the network.
 func (o *outage) call(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
